@@ -13,7 +13,7 @@ RATES = (1_000, 100_000, 10_000_000)  # reminders per minute
 # Assumed load per second: well below the rate that two cores emit, to leave headroom for peaks.
 SIDECAR, PRODUCER, CONSUMER = 10_000, 5_000, 10_000
 CONNECTIONS = {"producer": 5, "consumer": 6, "API": 20}
-MOST_BUSY = 0.5  # of a core, over the minute
+MAX_BUSY = 0.5  # of a core, over the minute
 
 
 class Cost(NamedTuple):
@@ -102,7 +102,7 @@ def _column(rate: float, life: Cost, row: float, least: float, most: float) -> l
     day = rate * 86400
     return [
         f"{rate:,.0f}", f"{sidecars}", f"{producers} + {consumers}", " + ".join(f"{cores:.2g}" for cores in busy),
-        " + ".join(f"{max(1, math.ceil(cores / MOST_BUSY))}" for cores in busy), f"{day / 1e6:,.3g} million" if day < 1e9 else f"{day / 1e9:,.3g} billion",
+        " + ".join(f"{max(1, math.ceil(cores / MAX_BUSY))}" for cores in busy), f"{day / 1e6:,.3g} million" if day < 1e9 else f"{day / 1e9:,.3g} billion",
         " / ".join(_size(day * days * row) for days in (30, 7, 1)), f"{_size(rate * least)}/s … {_size(rate * most)}/s",
         f"{connections}",
     ]

@@ -28,9 +28,9 @@ from bench.sizes import (
     timed,
 )
 from bench.yardsticks import BODY
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_delayed import execute_delayed
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_delayed import store_delayed
+from scheduler.commands.apply_results import record_results
 from scheduler.domain.delayed.delay import Delay
 from scheduler.domain.delayed.message import ReceivedMessage
 from scheduler.domain.message_parser import parse_command
@@ -90,7 +90,7 @@ class Jobs(Sized):
         self.bed.fill(DUE, "now() - interval '2 hours' + n * interval '1 millisecond'", created_at="clock_timestamp()")
         costs |= {
             **self.claimed(CLAIM, jobs_due.claim, self._settle, FROM_THE_BOTTOM),
-            **self.stored(execute, [[self._request() for _ in range(STORED)] for _ in range(STORES)]),
+            **self.stored(apply_commands, [[self._request() for _ in range(STORED)] for _ in range(STORES)]),
             **self.listed(lambda connection, after: list_jobs(connection, JobFilter(), PAGE, after)),
             PRUNE: self._pruned(),
         }
@@ -141,7 +141,7 @@ class OpenRuns(Sized):
         insert(self.bed, "runs", runs.RUN | waiting, DUE)
         costs = {
             **self.claimed(CLAIM, runs_due.claim, self._settle, FROM_THE_BOTTOM),
-            **self.stored(execute_results, [results[n : n + STORED] for n in range(0, len(results), STORED)]),
+            **self.stored(record_results, [results[n : n + STORED] for n in range(0, len(results), STORED)]),
             **self.claimed(ARCHIVE, runs_due.claim, archive, FROM_THE_BOTTOM),
             **self.listed(lambda connection, after: list_runs(connection, RunFilter(), PAGE, after)),
         }
@@ -229,7 +229,7 @@ class Delayed(Sized):
         insert(self.bed, "delayed_messages", self._row(NOW_DUE), DUE)
         costs = {
             **self.claimed(CLAIM, delayed_due.claim, self._settle, (LONG_AGO,)),
-            **self.stored(execute_delayed, [[self._arrived() for _ in range(STORED)] for _ in range(STORES)]),
+            **self.stored(store_delayed, [[self._arrived() for _ in range(STORED)] for _ in range(STORES)]),
             **self.listed(lambda connection, after: list_delayed(connection, DelayedFilter(), PAGE, after)),
             CANCEL: self._cancelled(),
         }

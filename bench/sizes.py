@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from bench.servers import Bed
-from scheduler.commands.store_batches import Execute, StoreSession
+from scheduler.commands.store_batches import ApplyBatch, StoreSession
 from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.postgres.connection import Connection, connect
@@ -90,7 +90,7 @@ class Sized(ABC):
     def _logged(self) -> float:
         return float(self.bed.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
 
-    def stored(self, how: Execute, batches: Sequence[list[Any]]) -> dict[str, float]:
+    def stored(self, how: ApplyBatch, batches: Sequence[list[Any]]) -> dict[str, float]:
         """Return the microseconds per message of the consumer's transaction, and its WAL bytes."""
         session, logged = StoreSession(self.bed.database_url, how), self._logged()
         seconds = [timed(lambda some=some: session.execute(some, timedelta(seconds=1))) / len(some) for some in batches]

@@ -40,9 +40,9 @@ _DATABASE_URL = re.compile(
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _SCHEMA = re.compile(r"(?!pg_|information_schema$)[a-z0-9_]{1,63}")
-_LONGEST_NAME = 255  # bytes, of anything in AMQP
+_MAX_NAME = 255  # bytes, of anything in AMQP
 _POOL = re.compile(POOL_PATTERN)
-_MOST_POOLS = 20
+_MAX_POOLS = 20
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
@@ -149,8 +149,8 @@ def _role_map(text: str) -> tuple[tuple[str, str], ...]:
 def _queue_patterns(text: str) -> tuple[str, ...]:
     """Parse queue name patterns with * as a wildcard."""
     found = _words(text)
-    if not found or any(len(each.encode()) > _LONGEST_NAME or not each.isprintable() for each in found):
-        raise ValueError(f"must be names of queues with commas between, at most {_LONGEST_NAME} bytes each; "
+    if not found or any(len(each.encode()) > _MAX_NAME or not each.isprintable() for each in found):
+        raise ValueError(f"must be names of queues with commas between, at most {_MAX_NAME} bytes each; "
                          "* stands for any characters")
     return found
 
@@ -175,8 +175,8 @@ def _words(text: str) -> tuple[str, ...]:
 def _pools(text: str) -> tuple[str, ...]:
     """Parse the names of pools."""
     pools = tuple(dict.fromkeys(_words(text)))
-    if not 1 <= len(pools) <= _MOST_POOLS or not all(_POOL.fullmatch(pool) for pool in pools):
-        raise ValueError(f"must be 1 to {_MOST_POOLS} pools with commas between; a pool has 1 to 100 of "
+    if not 1 <= len(pools) <= _MAX_POOLS or not all(_POOL.fullmatch(pool) for pool in pools):
+        raise ValueError(f"must be 1 to {_MAX_POOLS} pools with commas between; a pool has 1 to 100 of "
                          "A-Z a-z 0-9 _ -")
     return pools
 

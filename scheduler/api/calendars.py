@@ -26,7 +26,7 @@ from scheduler.postgres.calendars import (
 )
 from scheduler.settings import Settings
 from scheduler.views.base import Page
-from scheduler.views.calendars import MOST_DAYS, CalendarView, DayView, calendar_view, days
+from scheduler.views.calendars import MAX_DAYS, CalendarView, DayView, calendar_view, days
 
 
 class CalendarService:
@@ -88,8 +88,8 @@ class CalendarService:
         """Return each day from `first` to `last`, both included."""
         if first is None or last is None:
             raise Unprocessable([Problem("from" if first is None else "to", "is required")])
-        if not 0 <= (last - first).days < MOST_DAYS:
-            raise Unprocessable([Problem("to", f"must be from 0 to {MOST_DAYS - 1} days after `from`")])
+        if not 0 <= (last - first).days < MAX_DAYS:
+            raise Unprocessable([Problem("to", f"must be from 0 to {MAX_DAYS - 1} days after `from`")])
         row = await self.row(who, name, owner)
         return Page(await self._compute.run(lambda: list(days(row.content, first, last))))
 

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
-LEAST_SECONDS = 1.0  # for which a result is cached
-MOST_SECONDS = 10.0
+MIN_SECONDS = 1.0  # for which a result is cached
+MAX_SECONDS = 10.0
 SHARE = 0.02  # of the time, at most, goes into queries: a slow query is cached for longer
 _MAX_CACHED = 1000
 
@@ -18,7 +18,7 @@ _MAX_CACHED = 1000
 class CoalescedReads(Generic[Key, Result]):
     """A cache of results by key; callers that arrive during a query wait for its result."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most_seconds: float = MAX_SECONDS) -> None:
         self._clock = clock
         self._most_seconds = most_seconds
         self._cached: OrderedDict[Key, tuple[float, Result]] = OrderedDict()
@@ -42,7 +42,7 @@ class CoalescedReads(Generic[Key, Result]):
         finally:
             del self._running[key]
         ended = self._clock()
-        lifetime = min(max(LEAST_SECONDS, (ended - started) / SHARE), self._most_seconds)
+        lifetime = min(max(MIN_SECONDS, (ended - started) / SHARE), self._most_seconds)
         self._cached[key] = (ended + lifetime, result)
         self._cached.move_to_end(key)
         if len(self._cached) > _MAX_CACHED:

@@ -24,7 +24,7 @@ from scheduler.views.dead_letters import DeadPage, DeadView, dead_view
 
 T = TypeVar("T")
 _RETRY_SECONDS = 5
-MOST_AT_ONCE = 500  # letters per bulk action
+MAX_AT_ONCE = 500  # letters per bulk action
 _NOTED = 100  # ids in the audit entry of a bulk action
 
 
@@ -93,11 +93,11 @@ class DeadLetterService:
         return replace(wanted, event_ids=succeeded)
 
     async def replay_all(self, who: Identity, wanted: DeadFilter) -> tuple[int, Sequence[str]]:
-        """Replay up to MOST_AT_ONCE matching letters; return their number, and the problems of others."""
+        """Replay up to MAX_AT_ONCE matching letters; return their number, and the problems of others."""
         check(who, Permission.DEAD_LETTERS)
         wanted = await self._resolved(wanted)
         loop = asyncio.get_running_loop()
-        work = partial(self._letters.replay_all, wanted.matches, partial(self._apply, who, loop), MOST_AT_ONCE)
+        work = partial(self._letters.replay_all, wanted.matches, partial(self._apply, who, loop), MAX_AT_ONCE)
         replayed, problems = await self._run(work)
         if replayed:
             noted = {"letters": len(replayed), "ids": replayed[:_NOTED]}
@@ -105,10 +105,10 @@ class DeadLetterService:
         return len(replayed), problems
 
     async def drop_all(self, who: Identity, wanted: DeadFilter) -> int:
-        """Delete up to MOST_AT_ONCE matching letters permanently; return their number."""
+        """Delete up to MAX_AT_ONCE matching letters permanently; return their number."""
         check(who, Permission.DEAD_LETTERS)
         wanted = await self._resolved(wanted)
-        dropped = await self._run(partial(self._letters.drop_all, wanted.matches, MOST_AT_ONCE))
+        dropped = await self._run(partial(self._letters.drop_all, wanted.matches, MAX_AT_ONCE))
         if dropped:
             noted = {"letters": len(dropped), "ids": dropped[:_NOTED]}
             await self._actions.note(who, "drop", "dead", "*", noted)

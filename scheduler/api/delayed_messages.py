@@ -18,7 +18,7 @@ from scheduler.postgres.delayed.operator_queries import (
 from scheduler.views.base import Page
 from scheduler.views.delayed_messages import DelayedView, WholeDelayedView, delayed_view, whole_delayed_view
 
-_LONGEST_NUMBER = 18  # digits that always fit into a bigint
+_MAX_NUMBER = 18  # digits that always fit into a bigint
 
 
 class DelayedMessageService:
@@ -70,7 +70,7 @@ class DelayedMessageService:
 
 def _parse_id(name: str) -> UUID | int:
     try:
-        return int(name) if name.isascii() and name.isdigit() and len(name) <= _LONGEST_NUMBER else UUID(name)
+        return int(name) if name.isascii() and name.isdigit() and len(name) <= _MAX_NUMBER else UUID(name)
     except ValueError:
         raise _not_found(name) from None
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from scheduler.api.api_responses import ProblemView
 from scheduler.domain.messages import JobCommand, ScheduleRequest, ScheduleResult, ScheduleRetry
-from scheduler.domain.recurrence.adjustment_fields import LONGEST_NAME, MOST_JITTER
+from scheduler.domain.recurrence.adjustment_fields import MAX_JITTER, MAX_NAME
 from scheduler.domain.recurrence.business_calendar import OnClosed
 from scheduler.domain.schedule_fields import RULE_FIELDS
 
@@ -22,7 +22,7 @@ _BODIES: dict[str, tuple[type[BaseModel], str]] = {
 }
 
 _WEEKDAYS = {"type": "array", "items": {"enum": ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]}}
-_DATES = {"type": "object", "additionalProperties": {"type": "string", "maxLength": LONGEST_NAME}}
+_DATES = {"type": "object", "additionalProperties": {"type": "string", "maxLength": MAX_NAME}}
 _CALENDAR = {
     "type": "object", "additionalProperties": False,
     "properties": {"weekend": _WEEKDAYS, "closed": _DATES, "open": _DATES,
@@ -37,7 +37,7 @@ _ADJUSTMENTS: dict[str, Any] = {
     "window": {"type": "object", "additionalProperties": False, "required": ["from", "to"],
                "properties": {"from": _TIME_OF_DAY, "to": _TIME_OF_DAY, "days": _WEEKDAYS},
                "description": "The hours, in timezone, in which the event may be emitted."},
-    "jitter": {"type": "number", "minimum": 0, "maximum": MOST_JITTER,
+    "jitter": {"type": "number", "minimum": 0, "maximum": MAX_JITTER,
                "description": "Seconds: each occurrence is emitted up to this much later."},
     "tenant": {"type": "string", "description": "The owner of the job and of the calendar."},
     "id": {"type": "string", "format": "uuid", "description": "The job, on which the jitter depends."},

@@ -10,7 +10,7 @@ from typing import Any
 from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, table
 from scheduler.commands.apply_calendars import CalendarInUse, NoSuchCalendar, delete_one, store_one
-from scheduler.domain.calendar_file import MOST_BYTES, read_file
+from scheduler.domain.calendar_file import MAX_BYTES, read_file
 from scheduler.domain.calendars import CalendarKey, content_fields
 from scheduler.domain.errors import Rejected
 from scheduler.domain.icalendar import InvalidFile
@@ -77,7 +77,7 @@ def import_(settings: Settings, args: Namespace) -> str | int | None:
         if read.is_icalendar:
             fields = _stored(connection, args) | fields
         try:
-            incoming = parse_command("calendar", json.dumps(fields).encode(), max_payload_bytes=MOST_BYTES,
+            incoming = parse_command("calendar", json.dumps(fields).encode(), max_payload_bytes=MAX_BYTES,
                                      fixed_fields={"name": args.name, "tenant": args.tenant})
             incoming.caller = cli_caller()
             outcome, row = store_one(connection, incoming)
@@ -108,9 +108,9 @@ def delete(settings: Settings, args: Namespace) -> str | None:
 
 def _read(path: str) -> bytes:
     if path == "-":
-        return sys.stdin.buffer.read(MOST_BYTES + 1)
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
     with Path(path).open("rb") as file:
-        return file.read(MOST_BYTES + 1)
+        return file.read(MAX_BYTES + 1)
 
 
 def _stored(connection: Connection, args: Namespace) -> dict[str, Any]:

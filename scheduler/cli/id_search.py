@@ -9,10 +9,10 @@ from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import open_connection
 from scheduler.postgres.id_search import list_ids
 from scheduler.rabbit.dead_letter_queue import DeadLetterQueue
-from scheduler.rabbit.dead_letter_reader import MOST_LETTERS
+from scheduler.rabbit.dead_letter_reader import MAX_LETTERS
 from scheduler.settings import Settings
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 _NAMES = {"delayed": "delayed message", "dead": "dead letter"}
 
 
@@ -24,13 +24,13 @@ def complete_ids(settings: Settings, args: Namespace) -> None:
 
 
 def _complete(settings: Settings, prefix: IdPrefix) -> UUID:
-    matches = _search(settings, prefix, _MOST_SHOWN + 1)
+    matches = _search(settings, prefix, _MAX_SHOWN + 1)
     if not matches:
         raise UnknownId(f"no {_NAMES.get(prefix.kind, prefix.kind)} has an id that begins with {prefix.text}")
     if len(matches) > 1:
-        more = ["  …"] if len(matches) > _MOST_SHOWN else []
+        more = ["  …"] if len(matches) > _MAX_SHOWN else []
         lines = [f"several ids begin with {prefix.text}; give more characters:",
-                 *(f"  {'  '.join(filter(None, match))}" for match in matches[:_MOST_SHOWN]), *more]
+                 *(f"  {'  '.join(filter(None, match))}" for match in matches[:_MAX_SHOWN]), *more]
         raise UnknownId("\n".join(lines))
     return UUID(matches[0][0])
 
@@ -50,7 +50,7 @@ def _dead_letters(settings: Settings, prefix: str) -> set[tuple[str, str]]:
     matches: set[tuple[str, str]] = set()
     position = ("", "")
     while True:
-        page = queue.page(MOST_LETTERS, position)
+        page = queue.page(MAX_LETTERS, position)
         matches |= {(letter.id, letter.routing_key) for letter in page.letters if letter.id.startswith(prefix)}
         if not page.more or not page.letters:
             return matches

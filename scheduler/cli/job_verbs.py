@@ -22,7 +22,7 @@ from scheduler.settings import Settings
 from scheduler.views.base import as_json, in_ascii, instant, list_as_json
 from scheduler.views.jobs import JobView, job_view
 
-_MOST_COUNTED = 1_000_000_000  # all
+_MAX_COUNTED = 1_000_000_000  # all
 _HEAD = ("ID", "STATUS", "TYPE", "NAME", "NEXT RUN", "EMITTED", "TENANT")
 
 
@@ -57,7 +57,7 @@ def apply(settings: Settings, args: Namespace) -> str | None:
         return _confirm_one(settings, args) or _one(settings, args)
     with open_connection(settings, f"job {args.verb}") as connection:
         if JOB_VERBS[args.verb].permanent and not args.yes:
-            count = count_jobs(connection, filters, _MOST_COUNTED)
+            count = count_jobs(connection, filters, _MAX_COUNTED)
             connection.rollback()  # a person may take long to answer
             matching = f"{count:,} job matches" if count == 1 else f"{count:,} jobs match"
             if count and (problem := confirm(f"{args.verb} them", yes=False, matched=matching)):

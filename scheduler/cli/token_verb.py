@@ -8,7 +8,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.processes.roles import missing_extra
 from scheduler.settings import Settings
 
-_LONGEST_SUB = 200
+_MAX_SUB = 200
 
 
 def make(settings: Settings, args: Namespace) -> str | None:
@@ -20,8 +20,8 @@ def make(settings: Settings, args: Namespace) -> str | None:
     if settings.jwt_key is None:
         raise Misconfigured("set SCHEDULER_JWT_KEY (or SCHEDULER_JWT_KEY_FILE) to the API's secret")
     sub = args.sub if args.sub is not None else cli_caller().who or "cli"
-    if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
-        return f"--sub must be 1 to {_LONGEST_SUB} characters and printable"
+    if not 0 < len(sub) <= _MAX_SUB or not sub.isprintable():
+        return f"--sub must be 1 to {_MAX_SUB} characters and printable"
     if args.lasts > MAX_LIFETIME:
         return f"--for must be at most {MAX_LIFETIME.days}d: the API rejects tokens with a longer lifetime"
     token = issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lifetime=args.lasts,

@@ -22,8 +22,8 @@ from scheduler.domain.tenants import (
     TENANT_PATTERN,
 )
 
-MOST_LISTED = 10_000
-LONGEST_TOKEN = timedelta(days=366)
+MAX_LISTED = 10_000
+MAX_TOKEN = timedelta(days=366)
 
 _RUN_STATUSES = tuple(status.value for status in RunStatus if status is not RunStatus.EXPECTED)
 _ROLES = ("viewer", "operator", "admin")
@@ -196,15 +196,15 @@ def _event(parser: argparse.ArgumentParser, **how: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_LISTED:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST_LISTED}")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_LISTED:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MAX_LISTED}")
     return int(text)
 
 
 def _span(text: str) -> timedelta:
     match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
     span = timedelta(seconds=int(match[1]) * UNITS[match[2]]) if match else timedelta()
-    if not timedelta() < span <= LONGEST_TOKEN:
+    if not timedelta() < span <= MAX_TOKEN:
         raise argparse.ArgumentTypeError("must be a time such as 90s, 30m, 8h or 7d, up to a year")
     return span
 

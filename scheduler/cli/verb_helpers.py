@@ -15,7 +15,7 @@ from scheduler.settings import Settings
 
 # Widths of a table's columns on a narrow terminal. Ids are always whole, so that they can be copied.
 _IDS = ("ID", "EVENT")
-_LEAST_CELL = 8
+_MIN_CELL = 8
 _LEAST = dict.fromkeys(("DUE", "SINCE", "NEXT RUN"), 17) | {"STATUS": 9}  # the minute of a time
 _STATUS_STYLES = {
     "dead": "red", "running": "green", "succeeded": "green", "paused": "yellow", "waiting": "yellow",
@@ -94,7 +94,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _fit(widths: dict[str, int], available: int) -> None:
     """Truncate the widest columns, after dropping those for which there is no room at all."""
-    least = {name: width if name in _IDS else min(width, _LEAST.get(name, _LEAST_CELL))
+    least = {name: width if name in _IDS else min(width, _LEAST.get(name, _MIN_CELL))
              for name, width in widths.items()}
     for name in (*_DROPPED_FIRST, *reversed(list(widths))):
         if sum(least.values()) + 2 * (len(least) - 1) > available and name in least and name not in _IDS:

@@ -20,7 +20,7 @@ from scheduler.domain.names import COMMANDS_EXCHANGE
 
 log = logging.getLogger(__name__)
 BATCH = 100
-_MOST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 _ABSENT_SECONDS = 5.0
 _KEEP_ALIVE_SECONDS = 4.0  # a session may have a limit for idle transactions: `scheduler outbox` has 15 s
 _RETRY_SECONDS = 0.2
@@ -112,7 +112,7 @@ class Relay:
         confirmed = [row.number for row in rows if row.outcome is PublishOutcome.CONFIRMED]
         if confirmed:
             execute(self._database, "delete_confirmed_commands", (confirmed,))
-        self._postpone([row for row in rows if row.outcome is PublishOutcome.REFUSED], _MOST_SECONDS)
+        self._postpone([row for row in rows if row.outcome is PublishOutcome.REFUSED], _MAX_SECONDS)
         returned = [row for row in rows if row.outcome is PublishOutcome.RETURNED]
         for row in returned:
             row.problem = f"no queue accepts commands from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"

@@ -86,13 +86,13 @@ class AttemptReport:
         # Keep more than the sidecar stores, so that it marks the output as truncated.
         return self.encode(ResultStatus.SUCCEEDED, output=_sendable(text[: 2 * OUTPUT_BYTES]), **times)
 
-    def failed(self, error: BaseException, *, hopeless: bool = False, **times: str) -> bytes:
+    def failed(self, error: BaseException, *, is_permanent: bool = False, **times: str) -> bytes:
         """Encode a handler's error, which may be a Snooze or a GiveUp."""
         if isinstance(error, Snooze):
             return self.encode(ResultStatus.SNOOZED, retry_in=error.seconds, **times)
         given_up = isinstance(error, GiveUp | NotJson)  # for NotJson the work is done: a retry would repeat it
         text = str(error) if given_up else "".join(traceback.format_exception(error))
-        last, retry = _sendable(text)[-ERROR_CHARACTERS:], not (given_up or hopeless)
+        last, retry = _sendable(text)[-ERROR_CHARACTERS:], not (given_up or is_permanent)
         return self.encode(ResultStatus.FAILED, error=last, retry=retry, **times)
 
 

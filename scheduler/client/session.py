@@ -36,7 +36,7 @@ class FailurePolicy:
     unknown: Unknown
     name: str
 
-    def hopeless(self, error: BaseException) -> bool:
+    def is_permanent(self, error: BaseException) -> bool:
         """Return whether a retry would not help."""
         return isinstance(error, UnreadableEvent) or (isinstance(error, UnknownJobType) and self.unknown == "dead")
 
@@ -58,7 +58,7 @@ class FailurePolicy:
                 error = not_json
         if not isinstance(error, Snooze):
             log.error("attempt %s of event %s failed", attempt.attempt, attempt.event_id, exc_info=error)
-        return attempt.failed(error, hopeless=self.hopeless(error) or self.drops(error), **times), False
+        return attempt.failed(error, is_permanent=self.is_permanent(error) or self.drops(error), **times), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ class RunnerSession:
             self._outgoing = self._connection.channel()
             self._outgoing.confirm_delivery()
         target = self._shared.retries.divert(
-            self._outgoing, work.body, work.properties, error, final=self._shared.policy.hopeless(error)
+            self._outgoing, work.body, work.properties, error, final=self._shared.policy.is_permanent(error)
         )
         log.error("event %s failed and was moved to %s", work.key[0], target, exc_info=error)
 

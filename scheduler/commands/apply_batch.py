@@ -43,7 +43,7 @@ from scheduler.postgres.runs import store as runs
 from scheduler.postgres.wakeup import wake_producers
 
 
-def execute(
+def apply_commands(
     connection: Connection, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks = NO_HOOKS,
     *, wait_for_locks: bool = True,
 ) -> list[MessageOutcome]:
@@ -74,9 +74,9 @@ def _execute(
     if changed or used:
         _lock_calendars(cursor, batch, used)
     if changed:
-        outcomes = _execute_with_calendars(cursor, batch, wake_horizon, hooks, held)
+        outcomes = _apply_with_calendars(cursor, batch, wake_horizon, hooks, held)
     else:
-        outcomes = _execute_in_order(cursor, batch, wake_horizon, hooks, held, used=used)
+        outcomes = _apply_in_order(cursor, batch, wake_horizon, hooks, held, used=used)
     hooks.saved(cursor)
     return outcomes
 
@@ -95,7 +95,7 @@ def _lock_calendars(cursor: Cursor, batch: Sequence[Incoming], used: Sequence[Te
     lock_names(cursor, changed, [calendar.name for calendar in used])
 
 
-def _execute_with_calendars(
+def _apply_with_calendars(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
 ) -> list[MessageOutcome]:
     """Apply commands for calendars and for jobs in order: a request may use a calendar of the same batch."""
@@ -106,11 +106,11 @@ def _execute_with_calendars(
             outcomes += apply_calendars(cursor, commands)
         else:
             used = _used_calendars(commands)
-            outcomes += _execute_in_order(cursor, commands, wake_horizon, hooks, held, used=used)
+            outcomes += _apply_in_order(cursor, commands, wake_horizon, hooks, held, used=used)
     return outcomes
 
 
-def _execute_in_order(
+def _apply_in_order(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str],
     *, used: Sequence[TenantCalendar],
 ) -> list[MessageOutcome]:
@@ -118,9 +118,9 @@ def _execute_in_order(
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
         others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
-    outcomes = _execute_jobs(cursor, others, wake_horizon, hooks, held, used=used) if others else []
+    outcomes = _apply_job_commands(cursor, others, wake_horizon, hooks, held, used=used) if others else []
     if retries:
-        retried = iter(_execute_retries(cursor, retries, wake_horizon, hooks))
+        retried = iter(_apply_retries(cursor, retries, wake_horizon, hooks))
         rest = iter(outcomes)
         outcomes = [next(retried if isinstance(incoming.command, ScheduleRetry) else rest) for incoming in batch]
     return outcomes
@@ -140,7 +140,7 @@ def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
     )
 
 
-def _execute_jobs(
+def _apply_job_commands(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str],
     *, used: Sequence[TenantCalendar],
 ) -> list[MessageOutcome]:
@@ -248,7 +248,7 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetim
     """
     owners = {outcome.job.id: outcome.job.tenant for outcome in cancels}
     opened = {
-        event_id: run for event_id, run in runs.lock_of_jobs(cursor, owners.keys()).items()
+        event_id: run for event_id, run in runs.lock_runs_of_jobs(cursor, owners.keys()).items()
         if run.known_occurrence.tenant == owners[run.known_occurrence.job_id]
     }
     after = {event_id: cancel_run(run, now) for event_id, run in opened.items()}
@@ -277,7 +277,7 @@ def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOut
     _write_audit(cursor, entries)
 
 
-def _execute_retries(
+def _apply_retries(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks
 ) -> list[MessageOutcome]:
     now = database_time(cursor)

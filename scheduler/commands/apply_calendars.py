@@ -21,7 +21,7 @@ from scheduler.postgres.audit import AuditEntry
 from scheduler.postgres.calendars import CalendarFilter, CalendarRow
 from scheduler.postgres.connection import Connection, Cursor, database_time, transaction
 
-MOST_AUDITED = 100  # changed dates in an audit entry, of each kind
+MAX_AUDITED = 100  # changed dates in an audit entry, of each kind
 
 
 class NoSuchCalendar(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
@@ -120,9 +120,9 @@ def _audited(calendar: StoredCalendar, other: StoredCalendar | None) -> str:
         if isinstance(value, Mapping):
             known = others.get(name) or {}
             dates = [day for day in value if value[day] != known.get(day)]
-            values[name] = {day: value[day] for day in dates[:MOST_AUDITED]}
-            if len(dates) > MOST_AUDITED:
-                values[f"{name}_omitted"] = len(dates) - MOST_AUDITED
+            values[name] = {day: value[day] for day in dates[:MAX_AUDITED]}
+            if len(dates) > MAX_AUDITED:
+                values[f"{name}_omitted"] = len(dates) - MAX_AUDITED
         else:
             values[name] = value
     return json.dumps(values)

@@ -37,7 +37,7 @@ _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
 _UUID = re.compile(rf"{UUID_PATTERN}|[0-9a-f]{{32}}".encode(), re.IGNORECASE)
 _UUID_LENGTH = 36
-_MOST_CACHED_BYTES = 512  # longer headers are unlikely to repeat
+_MAX_CACHED_BYTES = 512  # longer headers are unlikely to repeat
 _UNIQUE_PROPERTIES = 1 << 10 | 1 << 7  # property flags of correlation_id and message_id
 _WAKE_HORIZON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
 
@@ -53,13 +53,13 @@ class _ParsedDelivery(NamedTuple):
     properties: bytes
 
 
-def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> ReceivedMessage | Rejected:
+def parse_delayed_delivery(delivery: Delivery, *, exchange: str, frame_max: int) -> ReceivedMessage | Rejected:
     """Return the message as `exchange` will emit it, or Rejected if it never can. Never raises."""
     raw = delivery.raw
     try:
         redelivered = delivery.redelivered
         unique = int.from_bytes(raw[:2], "big") & _UNIQUE_PROPERTIES
-        cacheable = len(raw) <= _MOST_CACHED_BYTES and not redelivered and not unique
+        cacheable = len(raw) <= _MAX_CACHED_BYTES and not redelivered and not unique
         parsed = _parse_cached(raw) if cacheable else _parse(raw, redelivered=redelivered)
     except Rejected as error:
         return error.without_traceback()
@@ -82,7 +82,7 @@ def _parse(raw: bytes, *, redelivered: bool = False) -> _ParsedDelivery:
     if not start:
         return _ParsedDelivery(Delay(), message_id, raw)
     table = raw[start:end]
-    if redelivered or len(table) > _MOST_CACHED_BYTES:
+    if redelivered or len(table) > _MAX_CACHED_BYTES:
         headers = _parse_headers(table, redelivered=redelivered)
     else:
         headers = _parse_headers_cached(table)
@@ -129,7 +129,7 @@ _parse_cached = lru_cache(maxsize=1024)(_parse)
 _parse_headers_cached = lru_cache(maxsize=1024)(_parse_headers)
 
 
-def execute_delayed(
+def store_delayed(
     connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta, *, wait_for_locks: bool = True
 ) -> list[MessageOutcome]:
     """Store the messages in one transaction and return their outcomes in order.

@@ -22,7 +22,7 @@ from scheduler.postgres.worker_rows import list_live_offers, save_workers
 _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # allows for the jitter of sleeps
 
 
-def execute_results(
+def record_results(
     connection: Connection, batch: Sequence[Result | WorkerReport | Marker], wake_horizon: timedelta,
     hooks: TransactionHooks = NO_HOOKS, *, wait_for_locks: bool = True,
 ) -> list[MessageOutcome]:

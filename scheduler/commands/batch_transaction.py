@@ -25,7 +25,7 @@ class Message(Protocol):
 
 
 MessageT = TypeVar("MessageT", bound=Message)
-_MOST_ATTEMPTS = 20
+_MAX_ATTEMPTS = 20
 _SEARCH_SECONDS = 2.0  # time limit for finding messages whose locks `find_locked` does not detect
 
 
@@ -57,7 +57,7 @@ class _Attempts(Generic[MessageT]):
         return self._run(batch, skip_locked=skip_locked)
 
     def _run(self, batch: Sequence[MessageT], *, skip_locked: bool) -> list[MessageOutcome]:
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 with transaction(self.connection) as cursor:
                     return self._execute_unlocked(cursor, batch) if skip_locked else self.execute(cursor, batch)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_batch import apply_commands
 from scheduler.commands.decide_commands import LOCKED
 from scheduler.commands.operator_commands import RowLocked
 from scheduler.domain.caller import Caller
@@ -76,7 +76,7 @@ def _step(
 ) -> BulkProgress:
     locked = progress.locked
     if commands:
-        outcomes = execute(connection, commands, wake_horizon)
+        outcomes = apply_commands(connection, commands, wake_horizon)
         metrics.jobs_cancelled.inc(sum(
             isinstance(outcome, CommandOutcome) and outcome.status == "cancelled" for outcome in outcomes
         ))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_batch import apply_commands
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome
 from scheduler.commands.operator_commands import is_same_request
 from scheduler.commands.transaction_hooks import TransactionHooks
@@ -62,7 +62,7 @@ def store_import(
     connection: Connection, batch: Sequence[Incoming], wake_horizon: timedelta
 ) -> list[str | Sequence[Problem]]:
     """Store one batch; return for each request its status or its problems."""
-    outcomes = execute(connection, batch, wake_horizon, ImportHooks(batch))
+    outcomes = apply_commands(connection, batch, wake_horizon, ImportHooks(batch))
     return [_result(outcome) for outcome in outcomes]
 
 

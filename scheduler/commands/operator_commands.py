@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_results import record_results
 from scheduler.commands.audit_entries import run_entry
 from scheduler.commands.batch_telemetry import count_recorded
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome, RetryOutcome
@@ -124,7 +124,7 @@ def raise_unapplied(outcome: MessageOutcome, rows: str) -> None:
 def run_command(connection: Connection, hooks: JobCommandHooks, wake_horizon: timedelta) -> JobRow:
     """Apply an operator's command and return the job. Raises Rejected or one of the errors above."""
     hooks.incoming.cancels_delayed = hooks.tenant is None  # the token decides, not the job
-    [outcome] = execute(connection, [hooks.incoming], wake_horizon, hooks)
+    [outcome] = apply_commands(connection, [hooks.incoming], wake_horizon, hooks)
     if isinstance(outcome, Rejected):
         metrics.commands_rejected.labels(outcome.reason.value).inc()
     raise_unapplied(outcome, f"the job {hooks.incoming.about}, or one of its runs")
@@ -198,7 +198,7 @@ def retry_run(connection: Connection, incoming: Incoming, tenant: str | None,
               wake_horizon: timedelta) -> tuple[Run, RetryOutcome]:
     """Retry a run; return it and the outcome."""
     hooks = RunCommandHooks(incoming.about, tenant, incoming)
-    [outcome] = execute(connection, [incoming], wake_horizon, hooks)
+    [outcome] = apply_commands(connection, [incoming], wake_horizon, hooks)
     raise_unapplied(outcome, f"the run {incoming.about}")
     assert isinstance(outcome, RetryOutcome)  # noqa: S101 - retries have no other outcome
     if hooks.run is None:
@@ -211,7 +211,7 @@ def report_result(
 ) -> Run:
     """Record a result that an operator reports, and return the run."""
     hooks = RunCommandHooks(result.event_id, tenant, reporter=caller)
-    [outcome] = execute_results(connection, [result], wake_horizon, hooks)
+    [outcome] = record_results(connection, [result], wake_horizon, hooks)
     raise_unapplied(outcome, f"the run {result.event_id}")
     assert isinstance(outcome, str)  # noqa: S101 - results have no other outcome
     count_recorded([(result, outcome)])

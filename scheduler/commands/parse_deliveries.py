@@ -27,7 +27,7 @@ _TRIGGER, _WORKER = ScheduleTrigger.kind, ScheduleWorker.kind  # an attribute of
 _untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is not a worker")
 
 
-def read_command(
+def parse_command_delivery(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD
 ) -> Incoming | Rejected:
     """Return the command, or Rejected if it can never succeed. Never raises."""
@@ -59,8 +59,8 @@ def read_command(
     return incoming
 
 
-def read_result(
-    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - same signature as read_command
+def parse_result_delivery(
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - same signature as the other
 ) -> Result | WorkerReport | Marker | Rejected:
     """Return the result, worker report or marker, or Rejected if it can never be recorded."""
     properties = delivery.properties

@@ -73,10 +73,10 @@ class Redeliveries:
                 delivery.read = self._read(delivery)
         suspect = next((at for at, delivery in enumerate(batch) if delivery.read is UNREAD), len(batch))
         size = max(suspect, 1)
-        inbox.put_back(batch[size:])
+        inbox.unget(batch[size:])
         return batch[:size]
 
-    def read_suspect(self, delivery: Delivery, check_broker: Callable[[], None]) -> bool:
+    def parse_suspect(self, delivery: Delivery, check_broker: Callable[[], None]) -> bool:
         """Parse a message that is handled alone, or reject it; return False on a stop."""
         if delivery.redeliveries:
             limit_reached = delivery.redeliveries >= DELIVERY_LIMIT - 1

@@ -8,11 +8,11 @@ written by the consumer or verified by the broker.
 from copy import copy
 from datetime import timedelta
 
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_results import record_results
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome
 from scheduler.commands.operator_commands import RowLocked
-from scheduler.commands.parse_deliveries import read_command, read_result
+from scheduler.commands.parse_deliveries import parse_command_delivery, parse_result_delivery
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages import COMMAND_MODELS, ScheduleResult
@@ -42,11 +42,11 @@ def apply_letter(connection: Connection, letter: DeadLetter, settings: Settings,
     limit = settings.max_payload_bytes
     outcome: MessageOutcome
     if letter.routing_key == ScheduleResult.kind:
-        result = read_result(delivery, max_payload_bytes=limit, tenancy=tenancy)
-        outcome = result if isinstance(result, Rejected) else execute_results(connection, [result], soon)[0]
+        result = parse_result_delivery(delivery, max_payload_bytes=limit, tenancy=tenancy)
+        outcome = result if isinstance(result, Rejected) else record_results(connection, [result], soon)[0]
     else:
-        command = read_command(delivery, max_payload_bytes=limit, tenancy=tenancy)
-        outcome = command if isinstance(command, Rejected) else execute(connection, [command], soon)[0]
+        command = parse_command_delivery(delivery, max_payload_bytes=limit, tenancy=tenancy)
+        outcome = command if isinstance(command, Rejected) else apply_commands(connection, [command], soon)[0]
     if isinstance(outcome, Rejected):
         raise NotReplayable(f"it is rejected again: {outcome}")
     if outcome is LOCKED:

@@ -28,7 +28,7 @@ _losses = ThrottledWarning(log, "database unavailable: commands stay in the queu
 # If the database is unavailable for longer, the consumer returns its commands to the queue: another consumer may
 # reach the database. Each return in a row doubles the time, because returns count as deliveries.
 KEEP_SECONDS = 8.0
-MOST_KEEP_SECONDS = 1500.0  # below RabbitMQ's consumer timeout of 30 minutes
+MAX_KEEP_SECONDS = 1500.0  # below RabbitMQ's consumer timeout of 30 minutes
 
 PART_SECONDS = 0.25  # of computing schedules
 
@@ -63,13 +63,13 @@ def split_batch(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield batch[first:]
 
 
-Execute = Callable[..., Sequence[Any]]  # (connection, batch, wake_horizon) -> outcomes
+ApplyBatch = Callable[..., Sequence[Any]]  # (connection, batch, wake_horizon) -> outcomes
 
 
 class StoreSession:
     """A lazily opened database connection for one batch at a time."""
 
-    def __init__(self, url: str, execute: Execute) -> None:
+    def __init__(self, url: str, execute: ApplyBatch) -> None:
         self._url = url
         self._execute = execute
         self._connection: Connection | None = None
@@ -159,7 +159,7 @@ class BatchStore:
 
     def wait(self, session: StoreSession, check_broker: Callable[[], None]) -> None:
         """After commands were returned to the queue, wait until the database is available, or for a stop."""
-        self._keep_seconds = min(self._keep_seconds * 2, MOST_KEEP_SECONDS)
+        self._keep_seconds = min(self._keep_seconds * 2, MAX_KEEP_SECONDS)
         self.when_available(session, session.check, check_broker)
 
     def when_available(

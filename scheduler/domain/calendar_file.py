@@ -11,7 +11,7 @@ from scheduler.domain.icalendar import InvalidFile, read_icalendar
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
 from scheduler.domain.strict_json import parse_object
 
-MOST_BYTES = 4 * CALENDAR_BYTES
+MAX_BYTES = 4 * CALENDAR_BYTES
 STORED_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")  # of `calendar show --json`
 
 
@@ -26,8 +26,8 @@ class CalendarFile:
 
 def read_file(body: bytes, this_year: int) -> CalendarFile:
     """Return the calendar in a file. Raises InvalidFile."""
-    if len(body) > MOST_BYTES:
-        raise InvalidFile(1, f"the file has more than {MOST_BYTES:,} bytes")
+    if len(body) > MAX_BYTES:
+        raise InvalidFile(1, f"the file has more than {MAX_BYTES:,} bytes")
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

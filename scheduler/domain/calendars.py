@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.issued_at import TRUSTED_AHEAD, check_issued_at
 from scheduler.domain.messages.calendars import CalendarStatus, ScheduleCalendar
-from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS, MOST_DATES, read_calendar
+from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS, MAX_DATES, read_calendar
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.domain.recurrence.window import WEEKDAYS
 
@@ -96,8 +96,8 @@ def content_text(fields: Mapping[str, Any]) -> str:
 def reject_many_dates(fields: Mapping[str, Any]) -> None:
     """Raise Rejected for too many dates before each of them is checked."""
     listed = (fields.get(name) for name in ("closed", "open"))
-    if sum(len(dates) for dates in listed if isinstance(dates, Mapping)) > MOST_DATES:
-        problem = f"closed and open have at most {MOST_DATES:,} dates together"
+    if sum(len(dates) for dates in listed if isinstance(dates, Mapping)) > MAX_DATES:
+        problem = f"closed and open have at most {MAX_DATES:,} dates together"
         raise Rejected([Problem("closed", problem)])
 
 
@@ -129,7 +129,7 @@ def store_calendar(
     """Return the outcome of a command; the newest `issued_at` wins, regardless of the order of arrival."""
     content = content_text(command.model_dump())
     check_issued_at(command.issued_at, now)
-    issued = command.issued_at or _stored_last(stored, now)
+    issued = command.issued_at or _issued_after_stored(stored, now)
     if stored is None:
         return CalendarOutcome(StoredCalendar(command.name, owner, content, 1, issued), "stored")
     if stored.content == content:
@@ -146,10 +146,10 @@ def store_calendar(
 
 def delete_calendar(stored: StoredCalendar, now: datetime) -> StoredCalendar:
     """Return the deleted calendar, which still supersedes older commands."""
-    return replace(stored, content=None, version=stored.version + 1, issued_at=_stored_last(stored, now))
+    return replace(stored, content=None, version=stored.version + 1, issued_at=_issued_after_stored(stored, now))
 
 
-def _stored_last(stored: StoredCalendar | None, now: datetime) -> datetime:
+def _issued_after_stored(stored: StoredCalendar | None, now: datetime) -> datetime:
     """Return the issued_at of a command without one: now, but after the stored command."""
     if stored is None or stored.issued_at < now or stored.issued_at - now > TRUSTED_AHEAD:
         return now

@@ -19,19 +19,19 @@ class Problem:
     problem: str
 
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 INTERNAL_ERROR = "internal error, see the scheduler's log"
 
 
 def limit_problems(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, ...]:
     """Return the first problems and one that counts the others; `more` None: an unknown number."""
     listed = tuple(problems)
-    if len(listed) > MOST_PROBLEMS and more is not None:
-        more += len(listed) - MOST_PROBLEMS
+    if len(listed) > MAX_PROBLEMS and more is not None:
+        more += len(listed) - MAX_PROBLEMS
     if more == 0:
         return listed
     rest = "and more" if more is None else f"and {more:,} more"
-    return (*listed[:MOST_PROBLEMS], Problem("body", rest))
+    return (*listed[:MAX_PROBLEMS], Problem("body", rest))
 
 
 class Reason(StrEnum):

@@ -9,10 +9,10 @@ from itertools import takewhile
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import compile_schedule, resolve
 
-MOST_DAYS = 10_000
-LONGEST_NAME = 200
-MOST_LINES = 1_000_000
-MOST_STEPS = 20_000  # occurrences of one rule
+MAX_DAYS = 10_000
+MAX_NAME = 200
+MAX_LINES = 1_000_000
+MAX_STEPS = 20_000  # occurrences of one rule
 _LINE = re.compile(r'([A-Za-z0-9-]+)((?:;[A-Za-z0-9-]+=(?:"[^"]*"|[^";:])*)*):(.*)', re.DOTALL)
 _PARAMETER = re.compile(r';([A-Za-z0-9-]+)=("[^"]*"|[^";:]*)')
 _DATE = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(T[0-9]{6}Z?)?")
@@ -87,8 +87,8 @@ def read_icalendar(text: str, this_year: int) -> ClosedDays:
                 if event.first("RECURRENCE-ID") or (event.text("UID"), first) not in overrides:
                     for day in takewhile(ends.__ge__, _span(event, start, first)):
                         days.setdefault(day, name)
-                if len(days) > MOST_DAYS:
-                    raise InvalidFile(event.line, f"the events close more than {MOST_DAYS:,} days")
+                if len(days) > MAX_DAYS:
+                    raise InvalidFile(event.line, f"the events close more than {MAX_DAYS:,} days")
     if not all_day:
         raise InvalidFile(1, "the file has no all-day event")
     return ClosedDays(dict(sorted(days.items())), timed, cancelled)
@@ -140,8 +140,8 @@ def _unfolded(text: str) -> Iterator[tuple[int, str]]:
     first, parts = 0, list[str]()
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = raw.removesuffix("\r")
-        if number > MOST_LINES:
-            raise InvalidFile(number, f"the file has more than {MOST_LINES:,} lines")
+        if number > MAX_LINES:
+            raise InvalidFile(number, f"the file has more than {MAX_LINES:,} lines")
         if line[:1] in (" ", "\t") and parts:
             parts.append(line[1:])
             continue
@@ -158,7 +158,7 @@ def _is_timed(start: _Property) -> bool:
 
 def _name(event: _Event) -> str:
     summary = _ESCAPE.sub(lambda match: "\n" if match[1] in "nN" else match[1], event.text("SUMMARY"))
-    return " ".join(summary.split())[:LONGEST_NAME]
+    return " ".join(summary.split())[:MAX_NAME]
 
 
 def _recurrence_day(event: _Event) -> date | None:
@@ -217,8 +217,8 @@ def _rule_days(rule: _Property, first: date, last: date) -> Iterator[date]:
     for number, instant in enumerate(schedule.since(midnight)):
         if endless and instant.date() > last:
             return
-        if number > MOST_STEPS:
-            raise InvalidFile(rule.line, f"RRULE has more than {MOST_STEPS:,} occurrences")
+        if number > MAX_STEPS:
+            raise InvalidFile(rule.line, f"RRULE has more than {MAX_STEPS:,} occurrences")
         yield instant.date()
 
 
@@ -238,12 +238,12 @@ def _length(event: _Event, start: _Property) -> int:
     if duration is not None:
         match = _DAYS.fullmatch(duration.value.strip().upper())
         length = 0 if match is None else int(match["weeks"] or 0) * 7 + int(match["days"] or 0)
-        if not 1 <= length <= MOST_DAYS:
+        if not 1 <= length <= MAX_DAYS:
             raise InvalidFile(duration.line, "DURATION of an all-day event must be days such as P2D")
         return length
     if end is None:
         return 1
     length = (_day(end, end.value) - _day(start, start.value)).days
-    if not 0 <= length <= MOST_DAYS:
-        raise InvalidFile(end.line, f"DTEND must be after DTSTART, by at most {MOST_DAYS:,} days")
+    if not 0 <= length <= MAX_DAYS:
+        raise InvalidFile(end.line, f"DTEND must be after DTSTART, by at most {MAX_DAYS:,} days")
     return max(1, length)  # some programs write the first day

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from scheduler.domain.calendars import CALENDAR_BYTES, content_text, reject_many_dates
 from scheduler.domain.common_request import RARE_FIELDS, validate_common
-from scheduler.domain.errors import MOST_PROBLEMS, Problem, Rejected
+from scheduler.domain.errors import MAX_PROBLEMS, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
     COMMAND_MODELS,
@@ -34,10 +34,10 @@ _READABLE = 4 * 1024 * 1024
 RESULT_BYTES = 16 * 1024 * 1024  # a longer `output` is truncated, not rejected
 _IDS = ("id", "event_id")
 WORKER_BYTES = 1024 * 1024
-MOST_FIELDS = 100  # per message, on its top level; commands have far fewer
-_MOST_DETAILS = 200  # pydantic errors: a list has one per item
-_MOST_HINTS = 3  # the search for similar names is the most expensive part of a rejection
-_LONGEST_HINTED = 64  # characters in a misspelled field
+MAX_FIELDS = 100  # per message, on its top level; commands have far fewer
+_MAX_DETAILS = 200  # pydantic errors: a list has one per item
+_MAX_HINTS = 3  # the search for similar names is the most expensive part of a rejection
+_MAX_HINTED = 64  # characters in a misspelled field
 _HYPHENATED = 36  # characters: only the hyphenated form of a UUID has this length
 
 
@@ -57,7 +57,7 @@ def parse_command(
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; the maximum payload "
                                            f"is {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
     members, source = parse_object(body, exact="payload")
-    if len(members) > MOST_FIELDS:
+    if len(members) > MAX_FIELDS:
         _reject_many_fields(members, model)
     problems = _add_fixed_fields(members, fixed_fields) if fixed_fields else []
     more = 0
@@ -106,7 +106,7 @@ def parse_result(
     if len(body) > RESULT_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; the maximum is {RESULT_BYTES:,}")])
     members, output = parse_object(body, exact="output")
-    if len(members) > MOST_FIELDS:
+    if len(members) > MAX_FIELDS:
         _reject_many_fields(members, model)
     members["output"] = None  # only its text is used
     if fixed_fields and (problems := _add_fixed_fields(members, fixed_fields)):
@@ -124,7 +124,7 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
     if len(body) > WORKER_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; the maximum is {WORKER_BYTES:,}")])
     members, _ = parse_object(body, exact="")
-    if len(members) > MOST_FIELDS:
+    if len(members) > MAX_FIELDS:
         _reject_many_fields(members, model)
     try:
         return model.model_validate(members)
@@ -133,11 +133,11 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
 
 
 def _reject_many_fields(members: Collection[str], model: type[ContractMessage]) -> None:
-    """Reject a message with more than MOST_FIELDS fields before checking each of them."""
+    """Reject a message with more than MAX_FIELDS fields before checking each of them."""
     fields = model.model_fields
     unknown = [name for name in members if name not in fields]
-    problems = [Problem(_printable(name), _unknown(name, model, hint=index < _MOST_HINTS))
-                for index, name in enumerate(islice(unknown, MOST_PROBLEMS))]
+    problems = [Problem(_printable(name), _unknown(name, model, hint=index < _MAX_HINTS))
+                for index, name in enumerate(islice(unknown, MAX_PROBLEMS))]
     raise Rejected(problems, more=len(unknown) - len(problems))
 
 
@@ -214,10 +214,10 @@ def _rejected(error: ValidationError, model: type[ContractMessage]) -> Rejected:
 def _problems(error: ValidationError, model: type[ContractMessage]) -> tuple[list[Problem], int]:
     """Return the first problems, one per field, and the number of others."""
     problems: dict[str, str] = {}
-    hints = _MOST_HINTS
+    hints = _MAX_HINTS
     details = error.errors(include_url=False, include_input=False)
     for index, detail in enumerate(details):
-        if len(problems) == MOST_PROBLEMS or index == _MOST_DETAILS:
+        if len(problems) == MAX_PROBLEMS or index == _MAX_DETAILS:
             return _listed(problems), len(details) - index
         path, inner = _path(detail["loc"], model)
         name = path[-1] if path else "body"
@@ -239,7 +239,7 @@ def _listed(problems: Mapping[str, str]) -> list[Problem]:
 
 def _unknown(name: str, model: type[ContractMessage], *, hint: bool) -> str:
     """Return the problem of an unknown field, with a similar field as a hint."""
-    close = hint and len(name) <= _LONGEST_HINTED
+    close = hint and len(name) <= _MAX_HINTED
     near = get_close_matches(name, model.model_fields, n=1, cutoff=0.5) if close else []
     return f"is not a field of {_called(model)}" + (f"; did you mean {near[0]!r}?" if near else "")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import TypeAdapter, ValidationError
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages.workers import MOST_OFFERS, OFFER_TENANTS_BYTES, OFFER_TENANTS_HEADER
+from scheduler.domain.messages.workers import MAX_OFFERS, OFFER_TENANTS_BYTES, OFFER_TENANTS_HEADER
 
 ALL_TENANTS = "*"
 OfferTenants = Mapping[str, Sequence[str]]  # by offer; a missing offer is for all tenants
@@ -37,7 +37,7 @@ def read_offer_tenants(header: object, offers: Sequence[str]) -> OfferTenants | 
     if header is None:
         return None
     try:
-        if not isinstance(header, str) or len(header) > OFFER_TENANTS_BYTES or len(offers) > MOST_OFFERS:
+        if not isinstance(header, str) or len(header) > OFFER_TENANTS_BYTES or len(offers) > MAX_OFFERS:
             raise ValueError
         lists = _LISTS.validate_json(header, strict=True)
         pairs = list(zip(offers, lists, strict=True))

@@ -7,7 +7,7 @@ from itertools import islice
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
-from scheduler.domain.errors import MOST_PROBLEMS, Problem, Reason, Rejected, Unparsed
+from scheduler.domain.errors import MAX_PROBLEMS, Problem, Reason, Rejected, Unparsed
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name without escapes, up to the value; other names take the slow path.
@@ -20,8 +20,8 @@ _STORABLE = re.compile(
     r"(?:[^\\]++|\\[^u]|\\u(?!0000|[dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+"
 ).match
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
-_LONGEST_PATH = 200  # characters of a field's name in a problem
-_MOST_SEARCHED = 10_000  # values in which the paths of such strings are searched
+_MAX_PATH = 200  # characters of a field's name in a problem
+_MAX_SEARCHED = 10_000  # values in which the paths of such strings are searched
 # A string, which may lack its end: otherwise the search for one would take quadratic time.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # A text may have this many arrays and objects, and a long one an array or object for this many characters.
@@ -241,15 +241,15 @@ def _unstorable(text: str) -> Rejected:
     """Name the strings and keys that Postgres cannot store, as far as a limited search finds them."""
     problem = "holds \\u0000 or half a surrogate pair, which Postgres cannot store"
     # One more than is reported: the search stops there, regardless of the body's size.
-    paths = list(islice(_unstorable_paths(_scan_ours(text, _skip(text, 0))[0]), MOST_PROBLEMS + 1)) or ["body"]
-    listed = [Problem(path[:_LONGEST_PATH], problem) for path in paths[:MOST_PROBLEMS]]
+    paths = list(islice(_unstorable_paths(_scan_ours(text, _skip(text, 0))[0]), MAX_PROBLEMS + 1)) or ["body"]
+    listed = [Problem(path[:_MAX_PATH], problem) for path in paths[:MAX_PROBLEMS]]
     return Rejected(listed, more=0 if len(paths) == len(listed) else None)
 
 
 def _unstorable_paths(document: Any) -> Iterator[str]:
     """Yield the path of each string, key or value, that Postgres cannot store."""
     parents: list[tuple[str, Iterator[tuple[Any, Any]]]] = [("", iter([("", document)]))]
-    for _ in range(_MOST_SEARCHED):
+    for _ in range(_MAX_SEARCHED):
         name, item = next(parents[-1][1], (None, None))
         if name is None:
             parents.pop()
@@ -269,7 +269,7 @@ def _unstorable_paths(document: Any) -> Iterator[str]:
 
 def _joined(parents: list[tuple[Any, Any]], name: str | int) -> str:
     names = [*(str(parent) for parent, _ in parents), str(name)]
-    path = ".".join(filter(None, names[: _LONGEST_PATH]))
+    path = ".".join(filter(None, names[: _MAX_PATH]))
     return path.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
 
 

@@ -130,8 +130,8 @@ class Batch(Generic[Item, Emission]):
         began = time.monotonic()
         due_again = self.source.settle(self.session, results, self._unreadable, times)
         _observe("settle", began)
-        straggled = self._confirms is not None and self._confirms.straggled
-        self.renew_channel = straggled or Receipt.REFUSED in receipts
+        has_overtaken = self._confirms is not None and self._confirms.has_overtaken
+        self.renew_channel = has_overtaken or Receipt.REFUSED in receipts
         self._report(results, receipts, times)
         self._free_memory()
         if Receipt.UNKNOWN in receipts:

@@ -25,7 +25,7 @@ _failed = ThrottledWarning(log, "notification not delivered; it is sent again")
 
 TICK_SECONDS = 5.0
 CALL_SECONDS = 10.0  # minimum time between two calls; all news of that time are in one call
-MOST_CALL_SECONDS = 300.0  # between two attempts while calls fail
+MAX_CALL_SECONDS = 300.0  # between two attempts while calls fail
 
 
 class Notifier:
@@ -80,7 +80,7 @@ class Notifier:
             self._pause = CALL_SECONDS
         else:
             _failed.warning(problem=outcome.error, do="check SCHEDULER_NOTIFY_WEBHOOK and its endpoint")
-            self._pause = min(2 * self._pause, MOST_CALL_SECONDS)
+            self._pause = min(2 * self._pause, MAX_CALL_SECONDS)
         metrics.notifications.labels(outcome.status.value).inc()
         self._call_at = time.monotonic() + self._pause
 
@@ -94,7 +94,7 @@ async def _call(settings: Settings, request: WebhookRequest) -> WorkOutcome:
     caller = WebhookCaller(settings)
     caller.open()
     try:
-        result = await caller.call(request, endpoint(request.url), host_name(request.url), MOST_CALL_SECONDS)
+        result = await caller.call(request, endpoint(request.url), host_name(request.url), MAX_CALL_SECONDS)
     finally:
         await caller.close()
     return result.outcome

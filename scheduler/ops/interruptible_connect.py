@@ -20,7 +20,7 @@ class Closable(Protocol):
 
 
 T = TypeVar("T", bound=Closable)
-_LONGEST_SECONDS = threading.TIMEOUT_MAX
+_MAX_SECONDS = threading.TIMEOUT_MAX
 
 _lock = threading.Lock()
 _awaited: "set[Future[object]]" = set()
@@ -39,7 +39,7 @@ def connect_interruptibly(act: Callable[[], T]) -> T:
         _threads.add(thread)
     thread.start()
     try:
-        return future.result(_LONGEST_SECONDS)
+        return future.result(_MAX_SECONDS)
     finally:
         with _lock:
             _awaited.discard(future)

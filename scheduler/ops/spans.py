@@ -16,7 +16,7 @@ from scheduler import __version__
 from scheduler.ops.trace_types import Traced, TracedRequest
 
 _CLOSE_SECONDS = 1.5
-_MOST_LINKS = 128  # OpenTelemetry's own limit
+_MAX_LINKS = 128  # OpenTelemetry's own limit
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -39,7 +39,7 @@ class Spans:
 
     def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
         """Export one span for a claim, and one per event in the trace of its request."""
-        links = [Link(context) for event in events[:_MOST_LINKS] if (context := _context(event)).is_valid]
+        links = [Link(context) for event in events[:_MAX_LINKS] if (context := _context(event)).is_valid]
         claim = self._tracer.start_span(
             "claim", context=Context(), links=links, start_time=claimed, attributes={"jobs": jobs}
         )

@@ -14,14 +14,14 @@ log = get_logger(__name__)
 
 # While a session waits for an exclusive lock on a table, all later sessions queue behind it, for as long as the
 # oldest transaction on the table lasts. So it stops waiting, lets them pass, and retries.
-MOST_WAIT = "100ms"
-_FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.2, 2.0
+MAX_WAIT = "100ms"
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 2.0
 
 
 def with_brief_lock(connection: Connection, act: Callable[[], None]) -> None:
     """Call `act`, which rolls back on failure, with a short lock timeout until it gets its locks."""
     pause = _FIRST_PAUSE_SECONDS
-    _set_lock_timeout(connection, MOST_WAIT)
+    _set_lock_timeout(connection, MAX_WAIT)
     while True:
         try:
             act()
@@ -31,7 +31,7 @@ def with_brief_lock(connection: Connection, act: Callable[[], None]) -> None:
             log.info("table is locked: retrying", again_in=pause, problem=str(error),
                      do="if this persists, look for an open transaction in pg_stat_activity")
             time.sleep(pause)
-            pause = min(2 * pause, _MOST_PAUSE_SECONDS)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         else:
             _set_lock_timeout(connection, "0")
             return

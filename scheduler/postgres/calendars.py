@@ -8,7 +8,7 @@ from scheduler.domain.calendars import CalendarKey, StoredCalendar, valid_until
 from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.resources import query
 
-MOST_PAGE_BYTES = 8 * 1024 * 1024  # of the contents of a page
+MAX_PAGE_BYTES = 8 * 1024 * 1024  # of the contents of a page
 _SPACE = 0x5C4EDCA1  # of the advisory locks by name
 
 
@@ -89,7 +89,7 @@ def find_with(cursor: Cursor, wanted: CalendarFilter) -> CalendarRow | None:
 
 def _page(cursor: Cursor, wanted: CalendarFilter, limit: int, after: tuple[str, str]) -> list[CalendarRow]:
     cursor.execute(query("calendars/page"), asdict(wanted) | {
-        "limit": limit, "after_name": after[0], "after_tenant": after[1], "bytes": MOST_PAGE_BYTES,
+        "limit": limit, "after_name": after[0], "after_tenant": after[1], "bytes": MAX_PAGE_BYTES,
     })
     return [CalendarRow(*row) for row in cursor.fetchall()]
 

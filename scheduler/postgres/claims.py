@@ -136,7 +136,7 @@ def _do_nothing() -> None:
     """Default of `before_waiting`."""
 
 
-def place_array(places: Mapping[str, str], ids: Iterable[str]) -> str:
+def ctid_array(places: Mapping[str, str], ids: Iterable[str]) -> str:
     """Return the ctids of these rows as one array literal."""
     return '{"' + '","'.join([places[row_id] for row_id in ids]) + '"}'
 

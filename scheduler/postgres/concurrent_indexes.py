@@ -10,7 +10,7 @@ from scheduler.postgres.migration_files import IndexChange
 from scheduler.resources import query
 
 log = get_logger(__name__)
-_LONGEST_NAME = 63
+_MAX_NAME = 63
 
 
 def change_index(connection: Connection, change: IndexChange) -> None:
@@ -41,7 +41,7 @@ def _make_on_partitions(connection: Connection, change: IndexChange, table: str)
 
 
 def _part_name(index: str, ending: str) -> str:
-    return index[: _LONGEST_NAME - len(ending)] + ending
+    return index[: _MAX_NAME - len(ending)] + ending
 
 
 def _text(name: str, change: IndexChange, *, index: str, table: str) -> str:

@@ -12,16 +12,16 @@ from scheduler.postgres.runs.columns import BRIEF, SELECTED, SELECTED_OF_HISTORY
 from scheduler.postgres.runs.lists import add_trigger_callers
 from scheduler.resources import query
 
-_MOST_NEXT = 200  # jobs due next, before filtering by tenant
-_MOST_WORKERS = 200
-_MOST_FAILED = 5_000
-_MOST_OUTCOMES = 20_000
+_MAX_NEXT = 200  # jobs due next, before filtering by tenant
+_MAX_WORKERS = 200
+_MAX_FAILED = 5_000
+_MAX_OUTCOMES = 20_000
 _PULSE = query("console/snapshot", measure=query("maintenance/measure"))
-MOST_TENANTS = 200
-MOST_OF_TENANT = 10_000
-_MOST_DUE = 10_000  # of all tenants
-MOST_OF_JOB = 50
-MOST_NEW = 50
+MAX_TENANTS = 200
+MAX_OF_TENANT = 10_000
+_MAX_DUE = 10_000  # of all tenants
+MAX_OF_JOB = 50
+MAX_NEW = 50
 _WATCHED_RUNS = query(
     "console/watched_runs", selected=SELECTED, selected_of_history=SELECTED_OF_HISTORY, brief=BRIEF
 )
@@ -43,8 +43,8 @@ class SystemSnapshot:
 def take_snapshot(connection: Connection, *, with_failures: bool) -> SystemSnapshot:
     """Return the data of the live pages in one statement."""
     values = {
-        "most": BACKLOG_COUNTED, "few": PENDING_COUNTED, "most_next": _MOST_NEXT, "most_workers": _MOST_WORKERS,
-        "most_failed": _MOST_FAILED, "with_failures": with_failures,
+        "most": BACKLOG_COUNTED, "few": PENDING_COUNTED, "most_next": _MAX_NEXT, "most_workers": _MAX_WORKERS,
+        "most_failed": _MAX_FAILED, "with_failures": with_failures,
     }
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PULSE, values)
@@ -69,7 +69,7 @@ class TenantRow:
 
 def list_tenants(connection: Connection) -> list[TenantRow]:
     """Return the tenants with jobs, those with late jobs first."""
-    values = {"most_tenants": MOST_TENANTS, "most": MOST_OF_TENANT, "most_due": _MOST_DUE}
+    values = {"most_tenants": MAX_TENANTS, "most": MAX_OF_TENANT, "most_due": _MAX_DUE}
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("console/tenants", indexed=query("jobs/indexed_filter")), values)
         return [TenantRow(*row) for row in cursor]
@@ -79,7 +79,7 @@ def job_outcomes(
     connection: Connection, job_id: str, timezone: str, since: datetime
 ) -> dict[date, dict[str, int]]:
     """Count a job's newest runs by day and status."""
-    values = {"job_id": job_id, "timezone": timezone, "since": since, "most": _MOST_OUTCOMES}
+    values = {"job_id": job_id, "timezone": timezone, "since": since, "most": _MAX_OUTCOMES}
     days: dict[date, dict[str, int]] = {}
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("console/job_outcomes"), values)
@@ -103,8 +103,8 @@ def watched_runs(
     newest: bool = False,
 ) -> WatchedRuns:
     """Return the runs of these events, the newest runs of these jobs and the newest runs, in one statement."""
-    values = {"whole": list(whole), "rows": list(rows), "jobs": list(jobs), "most_of_job": MOST_OF_JOB,
-              "newest": MOST_NEW if newest else 0}
+    values = {"whole": list(whole), "rows": list(rows), "jobs": list(jobs), "most_of_job": MAX_OF_JOB,
+              "newest": MAX_NEW if newest else 0}
     runs: dict[str, dict[str, Run]] = {"whole": {}, "row": {}, "of job": {}, "new": {}}
     with translated(), connection.cursor() as cursor:
         cursor.execute(_WATCHED_RUNS, values)
@@ -122,4 +122,4 @@ def _by_job(runs: Iterable[Run]) -> dict[str, list[Run]]:
     jobs: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: (run.occurrence.due_at, run.event_id), reverse=True):  # type: ignore[union-attr]
         jobs.setdefault(run.occurrence.job_id, []).append(run)  # type: ignore[union-attr]
-    return {job_id: job_runs[:MOST_OF_JOB] for job_id, job_runs in jobs.items()}
+    return {job_id: job_runs[:MAX_OF_JOB] for job_id, job_runs in jobs.items()}

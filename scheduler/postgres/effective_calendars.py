@@ -10,7 +10,7 @@ from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.resources import query
 
 Run = Callable[[str, dict[str, Any]], Sequence[tuple[Any, ...]]]
-_MOST_CACHED = 200
+_MAX_CACHED = 200
 _cache: dict[tuple[str, str, int], EffectiveCalendar] = {}  # by name, owner and revision; dicts are thread-safe
 
 
@@ -62,7 +62,7 @@ def _read(row: tuple[Any, ...]) -> EffectiveCalendar:
     key = name, owner, revision
     if (cached := _cache.get(key)) is not None:
         return cached
-    if len(_cache) >= _MOST_CACHED:
+    if len(_cache) >= _MAX_CACHED:
         _cache.clear()
     _cache[key] = EffectiveCalendar(business_calendar(*content), version, revision)
     return _cache[key]

@@ -23,7 +23,7 @@ PARTITIONS_AHEAD = 14  # days
 _PRUNING = 0x5C4ED02E  # advisory lock for pruning
 _PARTITIONS = 0x5C4ED03E  # advisory lock of the session that maintains the partitions
 _MEASURE = query("maintenance/measure")
-_MOST_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
+_MAX_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +190,13 @@ class MaintenanceSession:
 
     def _repeat(self, name: str, days: int) -> tuple[int, bool]:
         """Run a statement for one partition after another; return their number and whether none is left."""
-        for done in range(_MOST_PARTITIONS):
+        for done in range(_MAX_PARTITIONS):
             with translated(), self._connection.cursor() as cursor:
                 cursor.execute(query(name), {"days": days})
                 [(changed,)] = cursor.fetchall()
             if not changed:  # None: a lock was not available
                 return done, changed is not None
-        return _MOST_PARTITIONS, False
+        return _MAX_PARTITIONS, False
 
     def _lock(self, key: int) -> int:
         return lock_key(self._connection.schema, key)

@@ -54,7 +54,7 @@ def status(url: str, migrations: list[Migration] | None = None) -> list[Migratio
 def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migration]:
     """Apply pending migrations, each in its own transaction or concurrently; return them."""
     migrations = files() if migrations is None else migrations
-    with turn_to_migrate(url) as connection:
+    with exclusive_migration(url) as connection:
         with explained(connection.schema), transaction(connection) as cursor:
             applied = applied_migrations(cursor, connection.schema)
             _check(migrations, applied)
@@ -79,7 +79,7 @@ def require_migrated(url: str, name: str) -> None:
 
 
 @contextmanager
-def turn_to_migrate(url: str) -> Iterator[TimedConnection]:
+def exclusive_migration(url: str) -> Iterator[TimedConnection]:
     """Provide a connection that holds the lock against other replicas' migrations."""
     while True:
         # No timeouts: an index build or another replica's migration may take long.

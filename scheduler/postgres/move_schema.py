@@ -8,9 +8,9 @@ from scheduler.postgres.migrate import (
     applied_migrations,
     create_schema,
     created,
+    exclusive_migration,
     explained,
     refuse_existing,
-    turn_to_migrate,
 )
 from scheduler.postgres.migration_files import files
 from scheduler.postgres.schema import LEGACY
@@ -23,7 +23,7 @@ _STEPS = (
 
 def move(url: str) -> bool:
     """Move all objects in one transaction, without rewriting a table; return False if there is nothing to move."""
-    with turn_to_migrate(url) as connection:
+    with exclusive_migration(url) as connection:
         if schema_of(url) == connection.schema:
             return False
         with explained(schema_of(url)):

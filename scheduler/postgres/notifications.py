@@ -12,7 +12,7 @@ from scheduler.resources import query
 
 LATE_SECONDS = 60.0  # a reminder or a run that waits for this long is a problem
 MOST = 1000  # problems that are read at once
-MOST_SENT = 50  # in one call
+MAX_SENT = 50  # in one call
 _NOTIFYING = 0x5C4ED04E  # advisory lock of the session that notifies
 
 
@@ -70,7 +70,7 @@ class NotificationSession:
     def unsent(self) -> tuple[list[Notification], int]:
         """Return what to send next, and how much more there is."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("notifications/unsent"), {"most": MOST_SENT})
+            cursor.execute(query("notifications/unsent"), {"most": MAX_SENT})
             rows = cursor.fetchall()
             return [Notification(*row[:-1]) for row in rows], rows[0][-1] - len(rows) if rows else 0
 

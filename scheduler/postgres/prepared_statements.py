@@ -6,8 +6,8 @@ from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-MOST_PLANS = 8  # per session, to limit the server's memory
-_MOST_SEEN = 100
+MAX_PLANS = 8  # per session, to limit the server's memory
+_MAX_SEEN = 100
 
 
 def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
@@ -18,7 +18,7 @@ def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
         name = f"plan_{session.planned}"
         session.planned += 1
         cursor.execute(query("sessions/prepare").format(name=name, statement=statement))
-        if len(session.plans) >= MOST_PLANS:
+        if len(session.plans) >= MAX_PLANS:
             _, oldest = session.plans.popitem(last=False)
             cursor.execute(query("sessions/deallocate").format(name=oldest))
         session.plans[statement] = name
@@ -37,6 +37,6 @@ def execute_if_repeated(cursor: Cursor, statement: str, values: dict[str, Any]) 
         execute_prepared(cursor, text)
         return
     session.seen[text] = None
-    if len(session.seen) > _MOST_SEEN:
+    if len(session.seen) > _MAX_SEEN:
         session.seen.popitem(last=False)
     cursor.execute(text)

@@ -14,7 +14,7 @@ FROM_THE_BOTTOM = (LONG_AGO,) * CLASSES
 # Low rows are emitted in small batches, so that an urgent row waits for at most one of them.
 LOW_AT_ONCE = 60
 # A batch with a few urgent rows has few others, so that the broker confirms it quickly.
-NORMAL_BESIDE, LOW_BESIDE = 60, 10
+NORMAL_WITH_HIGH, LOW_WITH_HIGH = 60, 10
 
 
 class DueItem(Protocol):
@@ -46,8 +46,8 @@ class ClassShares(NamedTuple):
         """Return the shares of a batch: `limit` rows for high and normal, and a ninth of that for low."""
         room = -(-limit // 9)
         better = max(limit, room + 1)
-        return cls(better - room, better, room, max(room, min(LOW_AT_ONCE, limit)), NORMAL_BESIDE, LOW_BESIDE,
-                   *inline_limits(limit))
+        low = max(room, min(LOW_AT_ONCE, limit))
+        return cls(better - room, better, room, low, NORMAL_WITH_HIGH, LOW_WITH_HIGH, *inline_limits(limit))
 
     def urgent(self, highs: int) -> bool:
         """Return whether a few high rows must be emitted before all others."""

@@ -10,16 +10,16 @@ from operator import attrgetter
 from typing import Any
 
 from scheduler.commands import batch_telemetry
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_delayed import execute_delayed, read_delayed
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_delayed import parse_delayed_delivery, store_delayed
+from scheduler.commands.apply_results import record_results
 from scheduler.commands.command_replies import message_type, rejection, reply_to
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome
-from scheduler.commands.parse_deliveries import read_command, read_result
+from scheduler.commands.parse_deliveries import parse_command_delivery, parse_result_delivery
 from scheduler.commands.redeliveries import UNREAD, Redeliveries
 from scheduler.commands.result_reader import ResultReader
 from scheduler.commands.set_aside import SetAside
-from scheduler.commands.store_batches import BatchStore, DatabaseUnavailable, Execute, StoredBatch, StoreSession
+from scheduler.commands.store_batches import ApplyBatch, BatchStore, DatabaseUnavailable, StoredBatch, StoreSession
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
@@ -80,14 +80,14 @@ class MessageKind:
 
     queue: str
     read: Callable[..., Any]
-    execute: Execute
+    apply: ApplyBatch
     count: Callable[[Sequence[Delivery], Sequence[MessageOutcome]], None]
     decode: Decode | None = None
 
 
-COMMANDS = MessageKind(INBOX_QUEUE, read_command, execute, batch_telemetry.count_commands)
-RESULTS = MessageKind(RESULTS_QUEUE, read_result, execute_results, batch_telemetry.count_results)
-DELAYED = MessageKind(DELAY_QUEUE, read_delayed, execute_delayed, batch_telemetry.count_delayed, undecoded)
+COMMANDS = MessageKind(INBOX_QUEUE, parse_command_delivery, apply_commands, batch_telemetry.count_commands)
+RESULTS = MessageKind(RESULTS_QUEUE, parse_result_delivery, record_results, batch_telemetry.count_results)
+DELAYED = MessageKind(DELAY_QUEUE, parse_delayed_delivery, store_delayed, batch_telemetry.count_delayed, undecoded)
 
 
 class Consumer:
@@ -109,8 +109,8 @@ class Consumer:
         self._stop = stop
         self._health = health
         self._storing = BatchStore(settings, stop, health)
-        self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
-        self._retry_session = StoreSession(settings.database_url, self.kind.execute)
+        self._free = [StoreSession(settings.database_url, self.kind.apply) for _ in range(self.sessions)]
+        self._retry_session = StoreSession(settings.database_url, self.kind.apply)
         self._threads = ThreadPoolExecutor(self.sessions + 1, thread_name_prefix="storing")
         self._set_aside = SetAside()  # messages of the current inbox
         self._consumer_timeout = ConsumerTimeout()
@@ -121,8 +121,8 @@ class Consumer:
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process stops."""
-        strangers = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
-        addresses = ReplyAddresses(self._settings.reply_queues, strangers=strangers)
+        untrusted = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
+        addresses = ReplyAddresses(self._settings.reply_queues, untrusted=untrusted)
         publisher = OutcomePublisher(
             link, self._wait_for_alarm, self._reply_sender, addresses, max_body=self._max_dead_body()
         )
@@ -219,7 +219,7 @@ class Consumer:
             while batches:
                 if not self._finish_oldest(batches, inbox, publisher):
                     return None
-            if not redeliveries.read_suspect(deliveries[0], link.check_open):
+            if not redeliveries.parse_suspect(deliveries[0], link.check_open):
                 return None
         return deliveries
 
@@ -233,7 +233,7 @@ class Consumer:
         if self._retrying is not None and self._finish_retry(self._retrying, inbox, publisher) is None:
             return
         _returned.warning(do="find the open transaction in pg_stat_activity: each return counts as a delivery")
-        inbox.return_in_order()
+        inbox.requeue_in_order()
 
     def _hold(self, deliveries: list[Delivery], inbox: BatchConsumer) -> None:
         """Set messages aside. They do not crash the consumer, however often they were delivered."""

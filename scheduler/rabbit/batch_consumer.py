@@ -17,10 +17,10 @@ from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.pika_internals import forget_cancelled
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
-MOST_SET_ASIDE = 10_000
+MAX_SET_ASIDE = 10_000
 SUSPECT = DELIVERY_LIMIT // 2  # deliveries after which a message may be the cause of crashes
 
 
@@ -40,12 +40,12 @@ class BatchConsumer:
     a crash, one of the redelivered messages is at fault. With a small window only that message approaches its
     delivery limit, not the messages behind it.
 
-    Hosts choose the size of messages, and so the memory that a window needs. A window with more than MOST_BYTES is
+    Hosts choose the size of messages, and so the memory that a window needs. A window with more than MAX_BYTES is
     closed, and a smaller one opens when there is room. Deliveries that are in flight at that moment are still
     accepted. Only a large excess is requeued, which may change its order.
 
     Commands that are set aside do not count: when the window is full and half of it is set aside, a new one opens,
-    up to MOST_SET_ASIDE commands or MOST_BYTES. Only a full window can be replaced without a cost: a quorum queue
+    up to MAX_SET_ASIDE commands or MAX_BYTES. Only a full window can be replaced without a cost: a quorum queue
     requeues deliveries in flight to a cancelled consumer, and counts them as deliveries.
     """
 
@@ -112,7 +112,7 @@ class BatchConsumer:
             return
         if self._when_closed is not None:
             self._when_closed()
-        elif self._bytes <= MOST_BYTES // 2:
+        elif self._bytes <= MAX_BYTES // 2:
             self._open()
 
     def _on_message(
@@ -131,7 +131,7 @@ class BatchConsumer:
 
     def _on_deliveries(self, deliveries: list[Delivery]) -> None:
         self._last_tag = deliveries[-1].tag
-        if self._bytes > 4 * MOST_BYTES:
+        if self._bytes > 4 * MAX_BYTES:
             self.returned += len(deliveries)
             for delivery in deliveries:
                 self._channel.basic_nack(delivery.tag, requeue=True)
@@ -144,7 +144,7 @@ class BatchConsumer:
         for delivery in deliveries:
             delivery.read = read(delivery)
         self._waiting.put(deliveries)
-        if self._bytes > MOST_BYTES:
+        if self._bytes > MAX_BYTES:
             self._reopen(max(1, self._count // 2))
         elif self._stuck:
             self._make_room()
@@ -164,7 +164,7 @@ class BatchConsumer:
         self._rest = batch[limit:]
         return batch[:limit]
 
-    def put_back(self, deliveries: list[Delivery]) -> None:
+    def unget(self, deliveries: list[Delivery]) -> None:
         """Return the last deliveries of the previous `take` to the front for the next one."""
         self._rest = deliveries + self._rest
 
@@ -207,7 +207,7 @@ class BatchConsumer:
         """Open a larger window if this one is full: no delivery is in flight then."""
         if (
             self._size < self._prefetch and self._used == self._size
-            and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
+            and self._bytes * GROWTH <= MAX_BYTES and last.deliveries_before < SUSPECT
         ):
             self._reopen(min(self._size * GROWTH, self._prefetch))
 
@@ -246,7 +246,7 @@ class BatchConsumer:
 
     def _make_room(self) -> None:
         """Open a new window when the current one is full and half of it is set aside."""
-        room = len(self._set_aside) < MOST_SET_ASIDE and self._set_aside_bytes < MOST_BYTES
+        room = len(self._set_aside) < MAX_SET_ASIDE and self._set_aside_bytes < MAX_BYTES
         if room and self._used == self._size <= 2 * self._stuck and self._channel.is_open:
             self._reopen(self._size)
         self._open_if_room()
@@ -278,7 +278,7 @@ class BatchConsumer:
 
         self._link.call(act, seconds)
 
-    def return_in_order(self) -> None:
+    def requeue_in_order(self) -> None:
         """Requeue commands that are set aside or not taken yet, in order, and stop consuming.
 
         All others must be acknowledged. The last window is closed first, so that none is delivered here again.

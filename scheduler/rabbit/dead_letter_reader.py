@@ -23,16 +23,16 @@ from scheduler.rabbit.link import RabbitUnavailable
 
 Message = tuple[Any, pika.BasicProperties, bytes]
 
-MOST_LETTERS = 10_000
-MOST_BYTES = 64 * 1024 * 1024
-MOST_SECONDS = 10.0
+MAX_LETTERS = 10_000
+MAX_BYTES = 64 * 1024 * 1024
+MAX_SECONDS = 10.0
 WINDOW_BYTES = 4 * 1024 * 1024
-_FIRST_WINDOW, _MOST_WINDOW = 8, 256  # letters
+_FIRST_WINDOW, _MAX_WINDOW = 8, 256  # letters
 _GROUP = 32  # letters
-_MOST_GROUPS = 16  # requeued at once
+_MAX_GROUPS = 16  # requeued at once
 _RETURN_SECONDS = 2.0  # for their requeuing; another client may consume them
 _SILENCE_SECONDS = 0.1
-_MOST_SILENCES = 30  # another process may be holding some of the messages
+_MAX_SILENCES = 30  # another process may be holding some of the messages
 _POLL_SECONDS = 0.01
 _NOT_FOUND = 404
 
@@ -44,7 +44,7 @@ class DeadLetterReader:
         """Prepare to read; the previous reader requeued `returned` letters."""
         self._channel = channel
         self._returned = returned
-        self._until = time.monotonic() + MOST_SECONDS
+        self._until = time.monotonic() + MAX_SECONDS
         self._bytes = self._largest = self._waiting = 0
         self._stopped = False
         self._groups: list[list[int]] = []  # delivery tags of consumed messages
@@ -71,7 +71,7 @@ class DeadLetterReader:
                 self._groups.append([])
                 self._count(message)
                 yield _letter(*message)
-            size, taken = min(window, MOST_LETTERS), self.taken
+            size, taken = min(window, MAX_LETTERS), self.taken
             if self._waiting > taken:
                 size = min(size, self._waiting - taken)
             self._largest = 0
@@ -88,7 +88,7 @@ class DeadLetterReader:
                 self._channel.cancel()
             if self.taken < self._waiting and self.taken - taken < size:
                 return  # another process holds the others
-            window = max(1, min(_MOST_WINDOW, WINDOW_BYTES // max(1, self._largest)))
+            window = max(1, min(_MAX_WINDOW, WINDOW_BYTES // max(1, self._largest)))
         self._stopped = True
 
     def remove(self, letter: DeadLetter) -> None:
@@ -102,9 +102,9 @@ class DeadLetterReader:
     def requeue(self) -> None:
         """Requeue the letters that were not removed, and wait for it."""
         groups, self._groups = [group for group in self._groups if group], []
-        for first in range(0, len(groups), _MOST_GROUPS):
+        for first in range(0, len(groups), _MAX_GROUPS):
             expected = count_letters(self._channel)
-            for group in groups[first : first + _MOST_GROUPS]:
+            for group in groups[first : first + _MAX_GROUPS]:
                 expected += len(group)
                 self._channel.basic_nack(group[-1], multiple=True, requeue=True)
             until = time.monotonic() + _RETURN_SECONDS
@@ -112,8 +112,8 @@ class DeadLetterReader:
                 self._channel.connection.sleep(_POLL_SECONDS)
 
     def _exhausted(self) -> bool:
-        most = MOST_BYTES if self.taken >= self._returned else 2 * MOST_BYTES
-        return self.taken >= MOST_LETTERS or self._bytes >= most or time.monotonic() > self._until
+        most = MAX_BYTES if self.taken >= self._returned else 2 * MAX_BYTES
+        return self.taken >= MAX_LETTERS or self._bytes >= most or time.monotonic() > self._until
 
     def _window(self, size: int) -> Generator[Message, None, None]:
         """Yield as many messages, or fewer if the queue is silent for a while."""
@@ -127,7 +127,7 @@ class DeadLetterReader:
                 silent, received = 0, received + 1
                 self._count(message)
                 yield message
-            if received == size or silent > (_MOST_SILENCES if self.taken < self._waiting else 0):
+            if received == size or silent > (_MAX_SILENCES if self.taken < self._waiting else 0):
                 return
 
     def _count(self, message: Message) -> None:

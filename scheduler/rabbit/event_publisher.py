@@ -42,7 +42,7 @@ class EventConfirms:
         return self._lost or self._confirms.lost
 
     @property
-    def straggled(self) -> bool:
+    def has_overtaken(self) -> bool:
         """Whether events were set aside."""
         return self._stuck_at < math.inf
 

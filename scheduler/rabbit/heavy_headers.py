@@ -10,9 +10,9 @@ from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
 from scheduler.domain.runs.marker import MARKER_HEADER
 from scheduler.rabbit import content_header, header_values
 
-MOST_HEADERS = 64
-MOST_NESTED_BYTES = 512  # of tables and arrays
-MOST_SEARCHED = 256  # headers
+MAX_HEADERS = 64
+MAX_NESTED_BYTES = 512  # of tables and arrays
+MAX_SEARCHED = 256  # headers
 _NESTED = b"AF"
 _USED = frozenset(name.encode() for name in (
     "traceparent", "tracestate", "x-delivery-count", MARKER_HEADER, OFFER_TENANTS_HEADER,
@@ -22,11 +22,11 @@ _USED = frozenset(name.encode() for name in (
 def read_heavy(raw: bytes) -> pika.BasicProperties | None:
     """Return the properties without unused headers if there are many values; None if there are few."""
     try:
-        first = content_header.read(raw, MOST_HEADERS + 1).entries
+        first = content_header.read(raw, MAX_HEADERS + 1).entries
         nested = sum(entry.end - entry.value for entry in first if entry.kind in _NESTED)
-        if len(first) <= MOST_HEADERS and nested <= MOST_NESTED_BYTES:
+        if len(first) <= MAX_HEADERS and nested <= MAX_NESTED_BYTES:
             return None
-        content = content_header.read(raw, MOST_SEARCHED)
+        content = content_header.read(raw, MAX_SEARCHED)
     except content_header.UnreadableContent:
         return None
     content.entries = [entry for entry in content.entries if entry.name in _USED and entry.kind not in _NESTED]

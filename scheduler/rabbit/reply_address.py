@@ -35,11 +35,11 @@ class ReplyAddresses:
     names is limited for each user.
     """
 
-    def __init__(self, patterns: Sequence[str] = (), *, strangers: bool = False) -> None:
-        always = (f"{ANSWERS_QUEUE_PREFIX}*", *(("amq.gen-*",) if strangers else ()))
+    def __init__(self, patterns: Sequence[str] = (), *, untrusted: bool = False) -> None:
+        always = (f"{ANSWERS_QUEUE_PREFIX}*", *(("amq.gen-*",) if untrusted else ()))
         expressions = [".*".join(map(re.escape, pattern.split("*"))) for pattern in (*patterns, *always)]
-        self._allowed = re.compile("|".join(expressions)).fullmatch if patterns or strangers else None
-        self._strangers = strangers
+        self._allowed = re.compile("|".join(expressions)).fullmatch if patterns or untrusted else None
+        self._strangers = untrusted
         self._nodes_by_user: dict[str | None, set[bytes]] = {}
 
     def allow(self, name: str | bytes, user_id: str | None) -> bool:

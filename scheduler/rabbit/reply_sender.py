@@ -57,7 +57,7 @@ class Reply:
 
 
 @dataclass(slots=True, eq=False)
-class _Flight:
+class _SentReplies:
     """Replies to one client that were sent together."""
 
     client: str
@@ -84,7 +84,7 @@ class ReplySender:
         self._isolation = MessageIsolation()
         self._waiting: dict[str, deque[Reply]] = {}  # by client; the next client to serve is first
         self._retries: deque[Reply] = deque()
-        self._flights: dict[_Flight, None] = {}  # oldest first
+        self._flights: dict[_SentReplies, None] = {}  # oldest first
         self._unconfirmed: Counter[str] = Counter()  # by client
         self._count = 0  # replies that are neither confirmed nor dropped
         self._slow: dict[str, float] = {}  # clients, until when
@@ -159,7 +159,7 @@ class ReplySender:
         while not self._closed.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._closed.is_set() or self._can_send(), WAIT_SECONDS)
-                flight = self._next_flight()
+                flight = self._next_replies()
             self._abandon_stalled()
             if flight is None:
                 continue
@@ -178,26 +178,26 @@ class ReplySender:
             return all(time.monotonic() - flight.sent_at > WAIT_SECONDS for flight in self._flights)
         return any(self._unconfirmed[client] < WINDOW for client in self._waiting)
 
-    def _next_flight(self) -> _Flight | None:
+    def _next_replies(self) -> _SentReplies | None:
         """Return the replies to send next: one that was lost, alone, or else those to the next client."""
         if not self._can_send():
             return None
         if self._retries:
             self._mark_slow(flight.client for flight in self._flights)
             reply = self._retries.popleft()
-            flight = _Flight(reply.client, [reply])
+            flight = _SentReplies(reply.client, [reply])
         else:
             client = next(client for client in self._waiting if self._unconfirmed[client] < WINDOW)
             waiting = self._waiting.pop(client)
             room = WINDOW - self._unconfirmed[client]
-            flight = _Flight(client, [waiting.popleft() for _ in range(min(room, len(waiting)))])
+            flight = _SentReplies(client, [waiting.popleft() for _ in range(min(room, len(waiting)))])
             if waiting:
                 self._waiting[client] = waiting
         self._flights[flight] = None
         self._unconfirmed[flight.client] += len(flight.replies)
         return flight
 
-    def _send(self, flight: _Flight) -> None:
+    def _send(self, flight: _SentReplies) -> None:
         if self._link is None or self._link.closed is not None:
             self._link, self._publisher = self._connect(), None
         if self._publisher is None or not self._publisher.usable:
@@ -209,10 +209,10 @@ class ReplySender:
             [reply.message for reply in flight.replies], lambda receipts: self._settle(flight, receipts)
         )
 
-    def _settle(self, flight: _Flight, receipts: Sequence[Receipt]) -> None:
+    def _settle(self, flight: _SentReplies, receipts: Sequence[Receipt]) -> None:
         """Take the broker's receipts; called on the I/O thread."""
         with self._changed:
-            if not self._land(flight):
+            if not self._remove_sent(flight):
                 return
             lost = []
             for reply, receipt in zip(flight.replies, receipts, strict=True):
@@ -226,7 +226,7 @@ class ReplySender:
                 self._wait_again(lost)
             self._changed.notify_all()
 
-    def _land(self, flight: _Flight) -> bool:
+    def _remove_sent(self, flight: _SentReplies) -> bool:
         """Remove a flight; return False if it was removed before."""
         if flight not in self._flights:
             return False
@@ -236,9 +236,9 @@ class ReplySender:
             del self._unconfirmed[flight.client]
         return True
 
-    def _put_back(self, flight: _Flight) -> None:
+    def _put_back(self, flight: _SentReplies) -> None:
         with self._changed:
-            if self._land(flight):
+            if self._remove_sent(flight):
                 self._wait_again(flight.replies)
 
     def _wait_again(self, replies: Sequence[Reply]) -> None:
@@ -283,7 +283,7 @@ class ReplySender:
             if oldest is None or time.monotonic() - oldest.sent_at < STALL_SECONDS or self.blocked:
                 return
             for flight in list(self._flights):
-                if time.monotonic() - flight.sent_at >= STALL_SECONDS and self._land(flight):
+                if time.monotonic() - flight.sent_at >= STALL_SECONDS and self._remove_sent(flight):
                     _drop(flight.replies, "unconfirmed", do="check that the queue in reply_to is not full")
                     self._finish(flight.replies)
             link = self._link

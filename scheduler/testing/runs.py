@@ -83,7 +83,7 @@ class SidecarRuns:
             self._put(cancel_run(run, now))
         return bool(opened)
 
-    def waking(self) -> Iterator[tuple[datetime, Run]]:
+    def next_wakeups(self) -> Iterator[tuple[datetime, Run]]:
         """Yield the runs with a wakeup, and its time."""
         for run in self._runs.values():
             if (run.open or run.event_id in self._unannounced) and run.wake_at is not None:

@@ -305,7 +305,7 @@ class Sidecar:
     def _emit_until(self, moment: datetime) -> None:
         while not self._down:
             due: list[tuple[datetime, int, str, Job | Run]] = [
-                (wake_at, 0, run.event_id, run) for wake_at, run in self._runs.waking() if wake_at <= moment
+                (wake_at, 0, run.event_id, run) for wake_at, run in self._runs.next_wakeups() if wake_at <= moment
             ]
             due += [
                 (job.skip_at, 2, job.id, job) for job in self._jobs.values()

@@ -10,7 +10,7 @@ from scheduler.domain.messages.jobs import Weekday
 from scheduler.postgres.calendars import CalendarRow
 from scheduler.views.base import View
 
-MOST_DAYS = 366
+MAX_DAYS = 366
 
 
 class CalendarView(View):

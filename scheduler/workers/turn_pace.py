@@ -8,10 +8,10 @@ from scheduler.domain.targets.pools import NORMAL_RANK
 
 FIRST_GUESS_SECONDS = 0.1  # duration of a call before any has ended
 CAREFUL_GUESS_SECONDS = 0.5  # the same for snoozed calls: if the endpoint hangs, all of them return
-LEAST_SECONDS = 1.0
-MOST_SECONDS = 900.0
+MIN_SECONDS = 1.0
+MAX_SECONDS = 900.0
 # Snoozed calls return at least this often, to detect that the endpoint has recovered.
-MOST_STEP_SECONDS = 0.25
+MAX_STEP_SECONDS = 0.25
 _WEIGHT = 0.2  # of the newest call in the moving average
 
 
@@ -31,11 +31,11 @@ class TurnPace:
 
     def book(self, now: float, limit: int, rank: int = NORMAL_RANK) -> float:
         """Book the next slot that no call of the same or a higher class has; return the seconds until then."""
-        step = min(self.seconds(now, limit, CAREFUL_GUESS_SECONDS), MOST_STEP_SECONDS)
+        step = min(self.seconds(now, limit, CAREFUL_GUESS_SECONDS), MAX_STEP_SECONDS)
         before = max((until for own, until in self.booked.items() if own <= rank), default=0.0)
-        booked = min(max(before, now + LEAST_SECONDS) + step, now + MOST_SECONDS)
+        booked = min(max(before, now + MIN_SECONDS) + step, now + MAX_SECONDS)
         self.booked[rank] = booked
-        # Jitter, because all calls beyond MOST_SECONDS would return at the same time.
+        # Jitter, because all calls beyond MAX_SECONDS would return at the same time.
         return (booked - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
 
     def end(self, ticket: int, now: float) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from scheduler import __version__
 from scheduler.domain.messages import Busy, ResultStatus, ScheduleWorker
-from scheduler.domain.messages.workers import MOST_BUSY, MOST_OFFERS
+from scheduler.domain.messages.workers import MAX_BUSY, MAX_OFFERS
 from scheduler.domain.offer_tenants import ALL_TENANTS, write_offer_tenants
 from scheduler.settings import Settings
 from scheduler.workers.attempt import WorkerAttempt
@@ -46,7 +46,7 @@ class Worker:
     def offer_tenants(self) -> str | None:
         """Return the header with the tenants of each offer; None if every tenant may use all of them."""
         with self._lock:
-            return write_offer_tenants(self._offers[:MOST_OFFERS], self._offer_tenants)
+            return write_offer_tenants(self._offers[:MAX_OFFERS], self._offer_tenants)
 
     def begin(self, attempt: WorkerAttempt, what: str, since: datetime) -> None:
         """Record the start of an attempt; `what` is a webhook's host or a command's name."""
@@ -70,11 +70,11 @@ class Worker:
             self._beat += 1
             longest = [
                 Busy(event_id=UUID(event_id), attempt=number, what=what[:_CHARACTERS], since=since)
-                for (event_id, number), (what, since) in islice(self._busy.items(), MOST_BUSY)  # oldest first
+                for (event_id, number), (what, since) in islice(self._busy.items(), MAX_BUSY)  # oldest first
             ]
             return ScheduleWorker(
                 id=self.id, host=self.host, pid=self.pid, version=__version__, started_at=self.started_at,
-                offers=tuple(self._offers[:MOST_OFFERS]), in_flight=len(self._busy), busy=tuple(longest),
+                offers=tuple(self._offers[:MAX_OFFERS]), in_flight=len(self._busy), busy=tuple(longest),
                 succeeded=self._ended[ResultStatus.SUCCEEDED], failed=self._ended[ResultStatus.FAILED],
                 snoozed=self._ended[ResultStatus.SNOOZED], beat=self._beat, leaving=leaving,
             )

@@ -81,7 +81,7 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
                          + fleet.python(SHOW, "plain"), TERM="vt100", HOME="/home/of/worker").ready()
     spaced = job(host, "show", ["--day", "{{due_at}}", "{{payload.text}}", "-x {{attempt}}"],
                  payload={"text": "a 'b' {{job_id}}\n--c"})
-    hopeless, aborted = job(host, "hopeless"), job(host, "abort", run={"max_attempts": 2, "delay": 0})
+    is_permanent, aborted = job(host, "hopeless"), job(host, "abort", run={"max_attempts": 2, "delay": 0})
     missing, unasked = job(host, "show", ["{{payload.none}}"]), job(host, "plain", ["x"])
 
     run = fleet.run(spaced, "succeeded")
@@ -95,12 +95,12 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
     environment = {k: v for k, v in shown["environment"].items() if k not in ("PATH", "LANG", "LC_CTYPE")}
     assert environment == {"COLOUR": "blue", "HOME": "/home/of/worker", "SCHEDULER_EVENT_ID": run["event_id"],
                            "SCHEDULER_JOB_ID": spaced, "SCHEDULER_ATTEMPT": "1"}
-    assert fleet.run(hopeless, "dead")["error"].startswith("exit code 65")
+    assert fleet.run(is_permanent, "dead")["error"].startswith("exit code 65")
     run = fleet.run(aborted, "dead")
     assert (run["attempt"], run["output"]["signal"], run["error"]) == (2, signal.SIGABRT, "SIGABRT (6)")
     assert "{{payload.none}}" in fleet.run(missing, "dead")["error"]
     assert "accepts no arguments" in fleet.run(unasked, "dead")["error"]
-    assert [fleet.run(each, "dead")["attempt"] for each in (hopeless, missing, unasked)] == [1, 1, 1]
+    assert [fleet.run(each, "dead")["attempt"] for each in (is_permanent, missing, unasked)] == [1, 1, 1]
     until(lambda: worker.metric("scheduler_commands_running") == 0, "no running command")
     shown = worker.http("/metrics")[1]
     assert 'scheduler_commands_ended_total{command="show",outcome="succeeded"} 1.0' in shown

@@ -8,7 +8,7 @@ import pytest
 from endpoints import answer, endpoint
 from support import DEADLINE, until, utc
 
-LOW, MOST_BEFORE = 30, 10  # calls that may begin while the worker reads a delivery
+LOW, MAX_BEFORE = 30, 10  # calls that may begin while the worker reads a delivery
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_high_webhook_overtakes_low_ones_that_wait(sidecar, host, gate):
     high = requested(host, "high", target={"webhook": {"url": gate.on("/high", gate.wait)}})
     until(lambda: delivered(sidecar, [high]) and waiting(host, "scheduler_webhooks.default.high") == 0,
           "the high webhook at the worker")
-    for _ in range(MOST_BEFORE):
+    for _ in range(MAX_BEFORE):
         seen = len(gate.received)
         gate.permits.release()
         until(lambda seen=seen: len(gate.received) > seen, "the next call")

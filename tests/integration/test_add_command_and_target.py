@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST_PLACES = 5
+MAX_PLACES = 5
 # By file: an existing text and what to put in its place; without it the file is new.
 COMMAND = {
     "domain/messages/commands.py": [
@@ -193,7 +193,7 @@ def run(tree: Path, program: str, *arguments: str) -> str:
 @pytest.mark.parametrize(("title", "edits"), [("A command for a job.", COMMAND), ("A target.", TARGET)])
 def test_contributing_lists_every_touched_file(title, edits):
     assert places(title) == [place.replace("mail", "command") for place in edits]
-    assert len(edits) <= MOST_PLACES
+    assert len(edits) <= MAX_PLACES
 
 
 def test_a_command_added_at_the_listed_places_works(tmp_path, empty_database):

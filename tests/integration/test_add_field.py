@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MOST_PLACES = 6
+MAX_PLACES = 6
 # By file: an existing line, and the lines to add above it.
 EDITS = {
     "sql/migrations/": [(None, "ALTER TABLE jobs ADD COLUMN note text;\n")],
@@ -105,7 +105,7 @@ def test_a_field_added_at_the_listed_places_travels_from_the_request_to_the_even
     tmp_path, empty_database,
 ):
     assert places() == list(EDITS)
-    assert len(EDITS) <= MOST_PLACES
+    assert len(EDITS) <= MAX_PLACES
     copy_with_field(tmp_path)
     job_id = "5b0c2f4e-7a91-4c0e-8f0d-2d1f6a3b9c55"
     done = subprocess.run(

@@ -11,7 +11,7 @@ from scheduler.api.console.targets.forms import target_values
 from scheduler.domain.recurrence import zone, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
-from scheduler.domain.recurrence.rrule_text import Faulty, read_text
+from scheduler.domain.recurrence.rrule_text import SyntaxFaults, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule, weekday_name
 
 _SPACINGS = ((604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -72,7 +72,7 @@ def _days(text: str) -> dict[str, str] | None:
     """Return the form's fields for a rule, or None if the form cannot express it."""
     try:
         read = read_text(text)
-    except Faulty:
+    except SyntaxFaults:
         return None
     rule = read.rule
     extra = (

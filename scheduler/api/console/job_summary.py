@@ -68,11 +68,11 @@ def _problem_text(runs: Sequence[RunView]) -> RunView | None:
 def _schedule_text(job: JobView) -> dict[str, Any]:
     """Return the descriptions of a job."""
     late = job.last_emitted_at - job.last_due_at if job.last_emitted_at and job.last_due_at else timedelta()
-    return {"written": job.rrule or job.cron or "", "standing": _standing(job), "policy": _policy(job),
+    return {"written": job.rrule or job.cron or "", "standing": _status_text(job), "policy": _policy(job),
             "late": formatting.span(max(0.0, late.total_seconds()))}
 
 
-def _standing(job: JobView) -> str:
+def _status_text(job: JobView) -> str:
     return _MANUAL if job.manual and job.status == "pending" else _STATUS_TEXTS[job.status]
 
 

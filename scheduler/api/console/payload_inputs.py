@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_INPUTS = 40
+MAX_INPUTS = 40
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "checkbox"}
 
 
@@ -29,7 +29,7 @@ def payload_inputs(schema: Mapping[str, Any] | None) -> list[PayloadInput]:
     given = (schema or {}).get("required")
     required = set(given) if isinstance(given, list) else set()
     return [_input(str(name), _plain(part, schema or {}), required=name in required)
-            for name, part in list(properties.items())[:MOST_INPUTS] if isinstance(part, Mapping)]
+            for name, part in list(properties.items())[:MAX_INPUTS] if isinstance(part, Mapping)]
 
 
 def _plain(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

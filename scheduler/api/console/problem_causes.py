@@ -12,7 +12,7 @@ from scheduler.api.console.formatting import count, instant
 from scheduler.api.console.list_filters import address
 from scheduler.postgres.console_queries import SystemSnapshot
 
-MOST_CAUSES = 4
+MAX_CAUSES = 4
 _SILENT_SHOWN = timedelta(hours=1)  # a worker that was silent for longer was stopped for good
 _FEW_FAILURES = 3  # fewer are in "Fails most" only
 _FLOOD_JOBS, _FLOOD_SHARE = 500, 0.8
@@ -39,7 +39,7 @@ def causes_of(snapshot: LiveSnapshot, tenant: str | None) -> list[ProblemCause]:
     found = [*_refused(_visible(snapshot, "refused", tenant)), *_errors(_visible(snapshot, "errors", tenant))]
     if tenant is None:
         found += [*_silent_workers(pulse), *_flood(snapshot.causes.get("due", ()), pulse)]
-    return sorted(found, key=lambda cause: -cause.weight)[:MOST_CAUSES]
+    return sorted(found, key=lambda cause: -cause.weight)[:MAX_CAUSES]
 
 
 def _visible(snapshot: LiveSnapshot, name: str, tenant: str | None) -> list[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from scheduler.api.console.formatting import instant, join_words, local, number,
 from scheduler.domain.recurrence import local_time, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
 from scheduler.domain.recurrence.rfc5545_stamp import Fault, Form, Stamp
-from scheduler.domain.recurrence.rrule_text import Faulty, read_text
+from scheduler.domain.recurrence.rrule_text import SyntaxFaults, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import to_instant
 
@@ -40,7 +40,7 @@ def describe_schedule(job: Mapping[str, Any]) -> str:
             return f"{describe_cron(str(job['cron']))} in {timezone}"
         if job.get("rrule") is not None:
             return _describe_rule(job, timezone)
-    except (Fault, Faulty):
+    except (Fault, SyntaxFaults):
         return "a rule that cannot be read"
     return f"Once, {_once(job.get('run_at'), timezone)}" if job.get("run_at") else "Once"
 

@@ -24,9 +24,9 @@ FLASH = "scheduler_flash"
 LINK_SECONDS = 3600.0
 _MAX_LINKS = 100
 _FLASH_SECONDS = 60
-_LONGEST_FLASH = 600
-_LONGEST_LABEL = 40
-_LONGEST_COOKIE = 4096
+_MAX_FLASH = 600
+_MAX_LABEL = 40
+_MAX_COOKIE = 4096
 
 
 def token_of(request: Request) -> str | None:
@@ -113,7 +113,7 @@ class Flash:
 
 def put_flash(response: Response, flash: Flash) -> None:
     """Store a message for the next page."""
-    body = json.dumps([flash.text[:_LONGEST_FLASH], flash.bad, flash.then, flash.label]).encode()
+    body = json.dumps([flash.text[:_MAX_FLASH], flash.bad, flash.then, flash.label]).encode()
     value = base64.urlsafe_b64encode(body).decode()
     response.set_cookie(FLASH, value, path="/", httponly=True, samesite="strict", max_age=_FLASH_SECONDS)
 
@@ -121,7 +121,7 @@ def put_flash(response: Response, flash: Flash) -> None:
 def take_flash(request: Request) -> Flash | None:
     """Return the message of the last action; the caller deletes the cookie."""
     value = request.cookies.get(FLASH)
-    if not value or len(value) > _LONGEST_COOKIE:
+    if not value or len(value) > _MAX_COOKIE:
         return None
     try:
         text, bad, then, label = json.loads(base64.urlsafe_b64decode(value.encode()))
@@ -130,7 +130,7 @@ def take_flash(request: Request) -> Flash | None:
     if not isinstance(text, str) or not isinstance(label, str):
         return None
     local = isinstance(then, str) and is_local(then)
-    return Flash(text[:_LONGEST_FLASH], bad is True, then if local else None, label[:_LONGEST_LABEL])
+    return Flash(text[:_MAX_FLASH], bad is True, then if local else None, label[:_MAX_LABEL])
 
 
 class LoginLinks:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from scheduler.postgres.connection import Connection
-from scheduler.postgres.console_queries import MOST_NEW, SystemSnapshot, take_snapshot, watched_runs
+from scheduler.postgres.console_queries import MAX_NEW, SystemSnapshot, take_snapshot, watched_runs
 from scheduler.postgres.jobs.lists import JobRow, watched_jobs
 from scheduler.views.jobs import JobView, job_view
 from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
@@ -118,7 +118,7 @@ def _runs(connection: Connection, wants: PollRequest) -> RunUpdates:
 
 def _jobs(connection: Connection, wants: PollRequest) -> JobUpdates:
     watched = wants.watched
-    newest = MOST_NEW if "jobs" in watched.get("newest", ()) else 0
+    newest = MAX_NEW if "jobs" in watched.get("newest", ()) else 0
     ids = watched.get("job", frozenset()) | watched.get("job row", frozenset())
     rows = {row.job.id: row for row in watched_jobs(connection, ids, newest)}
     views = {job_id: job_view(row) for job_id, row in rows.items()}

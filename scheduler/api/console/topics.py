@@ -15,7 +15,7 @@ from scheduler.api.console.site import Site, dead_letter_count_for, may, permiss
 from scheduler.api.console.subscriptions import Watch
 from scheduler.api.identity import Identity, Permission
 from scheduler.domain.calendars import EffectiveCalendar
-from scheduler.postgres.console_queries import MOST_NEW
+from scheduler.postgres.console_queries import MAX_NEW
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView
@@ -230,7 +230,7 @@ class RunsTopic:
 
 
 def _new_count(number: int) -> Message:
-    return {"news": f"{number:,}{'+' if number >= MOST_NEW else ''} new" if number else ""}
+    return {"news": f"{number:,}{'+' if number >= MAX_NEW else ''} new" if number else ""}
 
 
 def _changed(sent: dict[str, str], parts: Mapping[str, str]) -> Message:

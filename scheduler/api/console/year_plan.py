@@ -11,8 +11,8 @@ from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, local_
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.postgres.jobs.lists import JobRow
 
-MOST_PLANNED = 1_500  # moved occurrences, one by one; later days count those of the rule
-_MOST_MERGED = 10
+MAX_PLANNED = 1_500  # moved occurrences, one by one; later days count those of the rule
+_MAX_MERGED = 10
 _AHEAD = timedelta(days=200)
 _MICRO = timedelta(microseconds=1)
 
@@ -78,10 +78,10 @@ def _moved_days(
         if occurrence.due_at >= end:
             break
         here = local_time(occurrence.due_at, spec.timezone).date()
-        if number == MOST_PLANNED:
+        if number == MAX_PLANNED:
             return days, here
         day = days.setdefault(here, PlannedDay())
         day.due += 1
-        merged = planner.merged(occurrence, _MOST_MERGED) if occurrence.merged else []
+        merged = planner.merged(occurrence, _MAX_MERGED) if occurrence.merged else []
         day.sources |= {local_time(nominal, spec.timezone).date() for nominal in (occurrence.nominal_at, *merged)}
     return days, end.date()

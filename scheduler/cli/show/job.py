@@ -21,10 +21,10 @@ from scheduler.views.base import in_ascii
 from scheduler.views.jobs import job_view
 
 _ON_TIME = timedelta(seconds=ON_TIME_SECONDS)
-_LONGEST_BACKOFF = timedelta(minutes=1)  # after a rejection by the broker
-_LONGEST_REASON = 500
-_LONGEST_PAYLOAD = 2000
-_LONGEST_TARGET = 2000
+_MAX_BACKOFF = timedelta(minutes=1)  # after a rejection by the broker
+_MAX_REASON = 500
+_MAX_PAYLOAD = 2000
+_MAX_TARGET = 2000
 
 
 def run(settings: Settings, job_id: UUID, *, as_json: bool) -> bool:
@@ -61,8 +61,8 @@ def explain(job: JobReport) -> list[str]:
         "type": plain(job.job_type) if job.job_type is not None else "unknown",
         **({} if job.name is None else {"name": plain(job.name)}),
         **({} if job.description is None else {"description": plain(job.description.replace(chr(10), " "))}),
-        "payload": plain(job.payload, _LONGEST_PAYLOAD),
-        **({} if job.target is None else {"target": plain(mask_target_text(job.target), _LONGEST_TARGET)}),
+        "payload": plain(job.payload, _MAX_PAYLOAD),
+        **({} if job.target is None else {"target": plain(mask_target_text(job.target), _MAX_TARGET)}),
         "schedule": _schedule(job),
         "requested": rfc3339(job.requested_at) if job.requested_at else "not yet",
         "status": str(job.status),
@@ -184,7 +184,7 @@ def _explain_delay(job: JobReport, due: datetime, emitted: datetime) -> Iterator
     elif rejected:
         yield f"It was late: it waited for {_rejected_event(job)}."
     if rejected:
-        ready = max(ready, (job.last_problem_at or emitted) + _LONGEST_BACKOFF)
+        ready = max(ready, (job.last_problem_at or emitted) + _MAX_BACKOFF)
     if emitted - ready > _ON_TIME:
         start = "After that," if rejected else "It was late without a rejection:"
         yield (f"{start} no producer claimed it in time. No producer was running, Postgres or RabbitMQ was "
@@ -210,7 +210,7 @@ def _rejection_caused_delay(job: JobReport) -> bool:
     if due is None or emitted is None or rejected_due is None or emitted - due <= _ON_TIME:
         return False
     at = job.last_problem_at or rejected_due
-    return rejected_due == due or (rejected_due < due and at <= emitted <= at + _LONGEST_BACKOFF)
+    return rejected_due == due or (rejected_due < due and at <= emitted <= at + _MAX_BACKOFF)
 
 
 def _describe_other_rejection(job: JobReport) -> Iterator[str]:
@@ -226,7 +226,7 @@ def _rejected_event(job: JobReport) -> str:
 
 def _rejections(job: JobReport, count: int | None) -> str:
     """Return the number of rejections, the time of the last one and its reason."""
-    reason = plain(job.last_problem or "unknown reason", _LONGEST_REASON).rstrip(".")
+    reason = plain(job.last_problem or "unknown reason", _MAX_REASON).rstrip(".")
     last = "" if count == 1 else " last"
     return f"{_times(count)},{last}{_at(job.last_problem_at)}: {reason}"
 

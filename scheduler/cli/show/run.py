@@ -9,9 +9,9 @@ from scheduler.domain.instants import rfc3339
 from scheduler.domain.runs.run import FIRST_KEPT, AttemptOutcome, FinishedAttempt, Run, RunStatus
 from scheduler.postgres.runs.report import RunReport
 
-_LONGEST_REASON = 500
-_LONGEST_CELL = 60
-_LONGEST_OUTPUT = 200
+_MAX_REASON = 500
+_MAX_CELL = 60
+_MAX_OUTPUT = 200
 _RETRY_HINT = "`scheduler run retry` retries it now."
 _ENDED = {
     AttemptOutcome.SUCCEEDED: "succeeded",
@@ -54,7 +54,7 @@ def explain(report: RunReport) -> list[str]:
     if run.emitted_by is not None:
         facts["producer"] = run.emitted_by
     if run.output is not None:
-        facts["output"] = plain(run.output, _LONGEST_OUTPUT) + (" (truncated)" if run.output_cut else "")
+        facts["output"] = plain(run.output, _MAX_OUTPUT) + (" (truncated)" if run.output_cut else "")
     lines = [*(f"{name:<9}{value}" for name, value in facts.items()), "", *_describe_state(report)]
     return [*lines, "", *_attempts(run)] if run.attempts else lines
 
@@ -64,7 +64,7 @@ def _caller(run: Run) -> str:
     if run.triggered_by is None:
         return ""
     via, who = run.triggered_by
-    return (f" of {plain(who, _LONGEST_CELL)}" if who else "") + f" ({via})"
+    return (f" of {plain(who, _MAX_CELL)}" if who else "") + f" ({via})"
 
 
 def _attempts(run: Run) -> list[str]:
@@ -161,7 +161,7 @@ def _last_attempt(run: Run) -> str:
     last = run.attempts[-1]
     snoozed = last.outcome is AttemptOutcome.SNOOZED
     by = f" by {plain(last.worker)}" if snoozed and last.worker else ""
-    error = f": {plain(last.error, _LONGEST_REASON).rstrip('.')}" if last.error else ""
+    error = f": {plain(last.error, _MAX_REASON).rstrip('.')}" if last.error else ""
     return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{error}."
 
 
@@ -184,7 +184,7 @@ def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str | None) -> str:
-    return plain(text or "", _LONGEST_CELL)
+    return plain(text or "", _MAX_CELL)
 
 
 def _count(run: Run) -> str:

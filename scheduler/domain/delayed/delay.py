@@ -16,13 +16,13 @@ DELIVER_AT, DELIVERY_TIME, DELIVERY_DELAY, DELAY = (
     "x-deliver-at", "x-opt-delivery-time", "x-opt-delivery-delay", "x-delay",
 )
 DELAY_HEADERS = (DELIVER_AT, DELIVERY_TIME, DELIVERY_DELAY, DELAY)
-MOST_YEARS = 100
-MAX_DELAY = timedelta(days=365.25 * MOST_YEARS)
+MAX_YEARS = 100
+MAX_DELAY = timedelta(days=365.25 * MAX_YEARS)
 _MAX_MS = MAX_DELAY // timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(r"[+-]?[0-9]{1,40}", flags=re.ASCII)
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")  # .NET writes seven digits, Go nine
-_TOO_FAR = f"is more than {MOST_YEARS} years ahead"
+_TOO_FAR = f"is more than {MAX_YEARS} years ahead"
 _NO_NUMBER = "must be a number of milliseconds: an AMQP number or a string of digits"
 
 

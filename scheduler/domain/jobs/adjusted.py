@@ -12,7 +12,7 @@ from scheduler.domain.calendars import EffectiveCalendar, FindEffective, FindFor
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.settled import (
-    MOST_UNSETTLED,
+    MAX_UNSETTLED,
     Record,
     SettledJob,
     moved_record,
@@ -26,11 +26,11 @@ from scheduler.domain.recurrence.moved_days import BEGINNING, END, MICRO, plus
 from scheduler.domain.recurrence.planner import Adjustments, PlannedOccurrence, Planner
 from scheduler.domain.recurrence.window import Window
 
-MOST_SKIPS = 100  # in one ScheduleMissed
+MAX_SKIPS = 100  # in one ScheduleMissed
 _OLDEST_SKIP = timedelta(days=7)  # before the request: earlier ones are not reported
-_MOST_EXAMINED = 300  # nominal occurrences, or whole days, per report of skips
-_MOST_JOINED = 1_000  # occurrences examined when a job is planned again
-_MOST_SEARCHED = 40  # per search for the next one, which continues later
+_MAX_EXAMINED = 300  # nominal occurrences, or whole days, per report of skips
+_MAX_JOINED = 1_000  # occurrences examined when a job is planned again
+_MAX_SEARCHED = 40  # per search for the next one, which continues later
 
 
 class PlannedJob(SettledJob, Protocol):
@@ -157,10 +157,10 @@ def _first_and_joined(
 ) -> tuple[PlannedOccurrence | None, list[datetime]]:
     """Return the first unsettled occurrence, and those that join an event emitted before, at its instant."""
     first, joined = None, list[datetime]()
-    for occurrence in islice(_unsettled(after, record, None), _MOST_JOINED):
+    for occurrence in islice(_unsettled(after, record, None), _MAX_JOINED):
         instant = occurrence.planned_at or occurrence.due_at
         if record.includes(instant) and before.planned_of(instant) == instant and after.schedule.fires_at(instant):
-            joined += [*after.merged(occurrence, MOST_UNSETTLED), occurrence.nominal_at]
+            joined += [*after.merged(occurrence, MAX_UNSETTLED), occurrence.nominal_at]
         else:
             first = first or occurrence
         if occurrence.due_at > now + after.adjustments.jitter:
@@ -216,18 +216,18 @@ def _unsettled(planner: Planner, record: Record, settled_due: datetime | None) -
 
 def next_skip(planner: Planner, after: datetime) -> datetime | None:
     """Return when to report the next skipped occurrence, or to go on searching for it; None if there is none."""
-    skips, until = planner.calendar_skips(after, END, 1, _MOST_SEARCHED)
+    skips, until = planner.calendar_skips(after, END, 1, _MAX_SEARCHED)
     if skips:
         return skips[0]
     return until if until < END else None
 
 
 def report_skips(job: PlannedJob, planner: Planner, now: datetime) -> SkipReport:
-    """Return the skipped occurrences up to `now` that are not reported yet, at most MOST_SKIPS."""
+    """Return the skipped occurrences up to `now` that are not reported yet, at most MAX_SKIPS."""
     reported = job.reported_until or plus(planner.schedule.starts_at, -MICRO)
     if reported >= now:
         return SkipReport((), reported, next_skip(planner, reported))
-    skips, until = planner.calendar_skips(reported, now, MOST_SKIPS, _MOST_EXAMINED)
+    skips, until = planner.calendar_skips(reported, now, MAX_SKIPS, _MAX_EXAMINED)
     record = stored_record(job)
     skips = [nominal for nominal in skips if not record.includes(nominal)]
     return SkipReport(tuple(skips), until, next_skip(planner, until))

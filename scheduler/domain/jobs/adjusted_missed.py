@@ -14,7 +14,7 @@ from scheduler.domain.recurrence.moved_days import plus
 from scheduler.domain.recurrence.planner import PlannedOccurrence, Planner
 
 _LISTED = 2 * MAX_MISSED  # enough to emit 100 and to list the 100 before them
-_MOST_STEPPED = 2_000  # due occurrences; of more, the newest are searched and the others counted
+_MAX_STEPPED = 2_000  # due occurrences; of more, the newest are searched and the others counted
 
 
 class DueJob(PlannedJob, Protocol):
@@ -128,7 +128,7 @@ def _due(planner: Planner, job: DueJob, now: datetime) -> _DueOccurrences:
     for occurrence in unsettled(planner, job):
         if occurrence.due_at > now:
             return _DueOccurrences(listed, 0, occurrence)
-        if len(listed) == _MOST_STEPPED:
+        if len(listed) == _MAX_STEPPED:
             return _many_due(planner, listed[0], now)
         listed.append(occurrence)
     return _DueOccurrences(listed, 0, None)

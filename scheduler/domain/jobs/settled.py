@@ -15,7 +15,7 @@ from scheduler.domain.recurrence.moved_days import END, MICRO, plus
 from scheduler.domain.recurrence.planner import Planner
 from scheduler.domain.recurrence.schedule import Once, Recurring, to_instant, to_seconds
 
-MOST_UNSETTLED = 4_000  # occurrences between settled ones; older ones count as settled
+MAX_UNSETTLED = 4_000  # occurrences between settled ones; older ones count as settled
 # A report of skipped occurrences may be postponed by this much, so skip_at is not always a nominal instant.
 _POSTPONED = timedelta(seconds=15)
 
@@ -133,10 +133,10 @@ def _newest(
     """Return the newest nominal instants after `start` and not after `until`, with their own start."""
     schedule = planner.schedule
     first = plus(schedule.starts_at, -MICRO) if start is None else start
-    some = islice(takewhile(lambda nominal: nominal <= until, schedule.after(first)), MOST_UNSETTLED + 1)
-    if len(nominals := list(some)) <= MOST_UNSETTLED:
+    some = islice(takewhile(lambda nominal: nominal <= until, schedule.after(first)), MAX_UNSETTLED + 1)
+    if len(nominals := list(some)) <= MAX_UNSETTLED:
         return start, nominals
-    nominals = schedule.newest_until(until, MOST_UNSETTLED)
+    nominals = schedule.newest_until(until, MAX_UNSETTLED)
     return plus(nominals[0], -MICRO), nominals
 
 

@@ -10,8 +10,8 @@ from scheduler.domain.message_base import ContractMessage, Instant
 BEAT_SECONDS = 10.0
 OFFER_TENANTS_HEADER = "x-offer-tenants"  # a header: consumers of release 0.2 reject unknown fields in the body
 OFFER_TENANTS_BYTES = 64 * 1024
-MOST_BUSY = 20  # attempts in one message
-MOST_OFFERS = 1000
+MAX_BUSY = 20  # attempts in one message
+MAX_OFFERS = 1000
 _Count = Annotated[int, Field(ge=0, le=2**62, strict=True)]
 _Text = Annotated[str, Field(strict=True, max_length=200)]
 
@@ -37,11 +37,11 @@ class ScheduleWorker(ContractMessage):
     version: _Text
     started_at: Instant = Field(description="By the worker's clock.")
     offers: Annotated[tuple[_Text, ...], FailFast()] = Field(
-        max_length=MOST_OFFERS, description="Work it accepts: `webhooks`, `command.NAME`, `handler.JOB_TYPE`.",
+        max_length=MAX_OFFERS, description="Work it accepts: `webhooks`, `command.NAME`, `handler.JOB_TYPE`.",
     )
     in_flight: _Count = Field(description="Number of attempts in progress.")
     busy: Annotated[tuple[Busy, ...], FailFast()] = Field(
-        default=(), max_length=MOST_BUSY, description="The longest-running attempts.",
+        default=(), max_length=MAX_BUSY, description="The longest-running attempts.",
     )
     succeeded: _Count = Field(default=0, description="Attempts since its start, by outcome.")
     failed: _Count = 0

@@ -9,15 +9,15 @@ from uuid import UUID
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar, OnClosed
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
-from scheduler.domain.recurrence.planner import MOST_SPREAD, Adjustments, Planner
+from scheduler.domain.recurrence.planner import MAX_SPREAD, Adjustments, Planner
 from scheduler.domain.recurrence.spec import Spec
 from scheduler.domain.recurrence.window import WEEKDAYS, Window
 from scheduler.domain.schedule_fields import ADJUSTMENT_FIELDS
 
 CALENDAR_FIELDS = ("weekend", "closed", "open", "valid_until")
-MOST_DATES = 10_000
-LONGEST_NAME = 200
-MOST_JITTER = 86_400
+MAX_DATES = 10_000
+MAX_NAME = 200
+MAX_JITTER = 86_400
 _WINDOW_FIELDS = ("from", "to", "days")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -67,8 +67,8 @@ def checked_planner(spec: Spec, adjustments: Adjustments, job_id: UUID | None = 
         how = f"with on_closed {adjustments.on_closed}" + (" and this window" if adjustments.window else "")
         problem = f"no occurrence would be emitted within 100 years of the start, {how}"
         raise Rejected([Problem("window" if adjustments.calendar is None else "calendar", problem)])
-    if adjustments.jitter and planner.crowd() > MOST_SPREAD:
-        problem = f"more than {MOST_SPREAD:,} occurrences would be within one jitter: make it shorter"
+    if adjustments.jitter and planner.crowd() > MAX_SPREAD:
+        problem = f"more than {MAX_SPREAD:,} occurrences would be within one jitter: make it shorter"
         raise Rejected([Problem("jitter", problem)])
     return planner
 
@@ -82,8 +82,8 @@ def read_calendar(fields: Mapping[str, Any], problems: list[Problem], prefix: st
     problems.extend(Problem(f"{prefix}{name}"[:200], problem) for name in unknown)
     weekend = _weekdays(fields.get("weekend"), f"{prefix}weekend", problems)
     listed = [fields.get(name) for name in ("closed", "open")]
-    if sum(len(dates) for dates in listed if isinstance(dates, Mapping)) > MOST_DATES:
-        problems.append(Problem(f"{prefix}closed", f"closed and open have at most {MOST_DATES:,} dates together"))
+    if sum(len(dates) for dates in listed if isinstance(dates, Mapping)) > MAX_DATES:
+        problems.append(Problem(f"{prefix}closed", f"closed and open have at most {MAX_DATES:,} dates together"))
         return None
     closed, opened = (
         _dates(dates, f"{prefix}{name}", problems) for name, dates in zip(("closed", "open"), listed, strict=True)
@@ -153,8 +153,8 @@ def _window(value: Any, problems: list[Problem]) -> Window | None:
 def _jitter(value: Any, problems: list[Problem]) -> timedelta:
     if value is None:
         return timedelta()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_JITTER:
-        problems.append(Problem("jitter", f"must be a number of seconds from 0 to {MOST_JITTER:,}"))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_JITTER:
+        problems.append(Problem("jitter", f"must be a number of seconds from 0 to {MAX_JITTER:,}"))
         return timedelta()
     return timedelta(seconds=value)
 
@@ -188,8 +188,8 @@ def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:
     names_by_day = {}
     for text, name in value.items():
         day = _day(text, field, problems)
-        if not isinstance(name, str) or len(name) > LONGEST_NAME:
-            problem = f"the name must be a string of at most {LONGEST_NAME} characters"
+        if not isinstance(name, str) or len(name) > MAX_NAME:
+            problem = f"the name must be a string of at most {MAX_NAME} characters"
             problems.append(Problem(field, f"{text[:40]}: {problem}"))
         elif day is not None:
             names_by_day[day] = name

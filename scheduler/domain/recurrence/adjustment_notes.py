@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from scheduler.domain.recurrence.business_calendar import FURTHEST, OnClosed
+from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, OnClosed
 from scheduler.domain.recurrence.day_masks import DAY
 from scheduler.domain.recurrence.dst_notes import dst_note
 from scheduler.domain.recurrence.moved_days import moment
@@ -40,7 +40,8 @@ def skip_note(planner: Planner, passed: SkippedOccurrence) -> str:
         return _closed(planner, nominal) + _no_open_day(planner.adjustments.on_closed)
     reasons = [f"{_closed(planner, nominal)}: moved to {_target(planner, nominal)}"] if moved != nominal else []
     if planned is None:
-        reasons.append(f"{_outside(planner, moved)}, which does not open on an open day within {FURTHEST} days")
+        outside = _outside(planner, moved)
+        reasons.append(f"{outside}, which does not open on an open day within {MAX_MOVE_DAYS} days")
     elif planned != moved:
         reasons.append(_outside(planner, moved))
     if passed.into is not None:
@@ -63,7 +64,7 @@ def _no_open_day(on_closed: OnClosed) -> str:
         return ""
     if on_closed is OnClosed.NEXT_IN_MONTH:
         return ", and so is the rest of the month"
-    return f", and no day within {FURTHEST} days is open"
+    return f", and no day within {MAX_MOVE_DAYS} days is open"
 
 
 def _target(planner: Planner, nominal: datetime) -> str:

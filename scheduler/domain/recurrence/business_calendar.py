@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 
-FURTHEST = 31  # days that an occurrence may move
+MAX_MOVE_DAYS = 31  # days that an occurrence may move
 _WEEKS = 4  # at least, in FURTHEST days and in a month
 FIRST_TARGET, LAST_TARGET = 4, LAST_DAY - 4  # near the limits of datetime, local times have no instants
 
@@ -39,7 +39,7 @@ class BusinessCalendar:
     def __post_init__(self) -> None:
         opened = sorted(day for day in self.opened if day <= min(self.valid_until, LAST_TARGET))
         object.__setattr__(self, "_opened", tuple(opened))
-        object.__setattr__(self, "_most_closed", _most_within(sorted(self.closed), FURTHEST))
+        object.__setattr__(self, "_most_closed", _most_within(sorted(self.closed), MAX_MOVE_DAYS))
 
     def opens_every_month(self, weekdays: frozenset[int]) -> bool:
         """Return whether it is certain that one of these weekdays is open within any 28 days."""
@@ -71,9 +71,9 @@ class BusinessCalendar:
             return after if after is not None else self._search(range(day - 1, first - 1, -1))
         after = before = None
         if on_closed is not OnClosed.PREVIOUS:
-            after = self._search(range(day + 1, day + FURTHEST + 1))
+            after = self._search(range(day + 1, day + MAX_MOVE_DAYS + 1))
         if on_closed is not OnClosed.NEXT:
-            before = self._search(range(day - 1, day - FURTHEST - 1, -1))
+            before = self._search(range(day - 1, day - MAX_MOVE_DAYS - 1, -1))
         if before is None or after is None:
             return after if before is None else before
         return before if day - before <= after - day else after

@@ -15,7 +15,7 @@ from scheduler.domain.recurrence.day_masks import (
     year_kind,
 )
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
-from scheduler.domain.recurrence.rrule_text import Faults, Faulty
+from scheduler.domain.recurrence.rrule_text import Faults, SyntaxFaults
 from scheduler.domain.recurrence.times_of_day import clock_times
 from scheduler.domain.recurrence.wall_times import DaysAndTimes
 
@@ -136,7 +136,7 @@ def read_cron(text: str) -> Cron:
     weekdays, ordinals = _weekdays(weekday, faults)
     chosen = _MONTH.read(month, faults)
     if faults:
-        raise Faulty(tuple(faults))
+        raise SyntaxFaults(tuple(faults))
     both = monthday.startswith("*") or weekday.startswith("*")
     days = CronDays(chosen, monthdays, last_workday, weekdays, ordinals, both)
     fixed = not (minute.startswith("*") or hour.startswith("*"))
@@ -146,16 +146,16 @@ def read_cron(text: str) -> Cron:
 
 def _fields(text: str) -> list[str]:
     if len(text) > LONGEST:
-        raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
+        raise SyntaxFaults((f"at most {LONGEST} characters, not {len(text)}",))
     macro = text.strip().lower()
     if macro == "@reboot":
-        raise Faulty(("@reboot is not supported: a job runs at times, not at the start of a machine",))
+        raise SyntaxFaults(("@reboot is not supported: a job runs at times, not at the start of a machine",))
     if macro.startswith("@") and macro not in _MACROS:
-        raise Faulty((f"{macro[:40]!r} is unknown; the short forms are {', '.join(_MACROS)}",))
+        raise SyntaxFaults((f"{macro[:40]!r} is unknown; the short forms are {', '.join(_MACROS)}",))
     fields = _MACROS.get(macro, text).upper().split()
     if len(fields) != len(_ORDER):
         hint = "; seconds are not part of cron" if len(fields) == len(_ORDER) + 1 else ""
-        raise Faulty((f"cron has 5 fields ({', '.join(_ORDER)}), not {len(fields)}{hint}",))
+        raise SyntaxFaults((f"cron has 5 fields ({', '.join(_ORDER)}), not {len(fields)}{hint}",))
     return fields
 
 

@@ -14,7 +14,7 @@ LAST_YEAR = 9999
 LAST_DAY = date(LAST_YEAR, 12, 31).toordinal()
 END_OF_TIME = (LAST_DAY + 1) * DAY  # the first second after the range of datetime
 MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-MOST_YEARS = 1_500  # searched for a day; the calendar repeats after 400 years
+MAX_YEARS = 1_500  # searched for a day; the calendar repeats after 400 years
 _MONDAYS = sum(1 << day for day in range(0, 400, WEEK))
 _MIDWEEK = 3  # the fourth day of a week determines the year of the week
 
@@ -160,11 +160,11 @@ def next_day(days: DaySet, day: int, last: int) -> int | None:
 def _next_year(days: DaySet, year: int, final: int) -> int | None:
     """Return the first year from `year` to `final` that has a matching day, or None.
 
-    The search ends after MOST_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
+    The search ends after MAX_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
     nothing. With one, it skips years without a period.
     """
     skip: Callable[[int], int] | None = getattr(days, "year_from", None)
-    for _ in range(MOST_YEARS):
+    for _ in range(MAX_YEARS):
         if skip is not None:
             year = skip(year)
         if year > final:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
+from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, BusinessCalendar, OnClosed
 from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.named_wall_times import NamedWalls
 from scheduler.domain.recurrence.schedule import Schedule, to_instant, to_seconds
@@ -19,7 +19,7 @@ from scheduler.domain.recurrence.schedule import Schedule, to_instant, to_second
 MICRO = timedelta(microseconds=1)
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-_FURTHEST = timedelta(days=FURTHEST + 3)  # with clock changes of up to a day
+_MAX_MOVE = timedelta(days=MAX_MOVE_DAYS + 3)  # with clock changes of up to a day
 _REMEMBERED = 128  # days
 
 
@@ -218,7 +218,7 @@ class MovedDays:
 
     def _next_day(self, day: int, end: datetime) -> int | None:
         """Return the next open day that may have occurrences; None if none has before `end`."""
-        furthest = plus(end, _FURTHEST)
+        furthest = plus(end, _MAX_MOVE)
         following = self.calendar.next_open(day)
         while following is not None:
             if moment(following * DAY - self.names.offsets(following).high) >= end:

@@ -16,7 +16,7 @@ NOTHING_CHOSEN = "never fires: no period of this rule has as many runs as BYSETP
 _NOT_SOON = "would not fire within 100 years of its start"
 _MONTHS = tuple(calendar.month_name[1:])
 _LONGEST = tuple(days + (days == 28) for days in MONTH_LENGTHS)  # noqa: PLR2004 - February in leap years
-_MOST_IN_MONTH = 5
+_MAX_IN_MONTH = 5
 _EPOCH_DAY = 730_120  # 1 January 2000; the next 400 years include every kind of year
 _CYCLE = 146_097
 _DATE_PARTS = ("bymonth", "byweekno", "byyearday", "bymonthday", "byday")
@@ -94,7 +94,7 @@ def _no_such_day(months: tuple[int, ...], monthdays: tuple[int, ...]) -> str | N
 def _conflict(rule: Rule) -> str:
     """Return the date parts that exclude each other."""
     if rule.freq == Freq.MONTHLY or rule.bymonth:
-        far = [(nth, day) for nth, day in rule.byday if abs(nth) > _MOST_IN_MONTH]
+        far = [(nth, day) for nth, day in rule.byday if abs(nth) > _MAX_IN_MONTH]
         if far and len(far) == len(rule.byday):
             return f"no month has {abs(far[0][0])} of the weekday {weekday_name(far[0][1])}"
     return f"no day matches {_format_parts(rule, _DATE_PARTS)} together"

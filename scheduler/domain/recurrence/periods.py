@@ -33,7 +33,7 @@ _EVERY_MONTH = tuple(range(1, 13))
 _EMPTY_PERIODS = 4  # periods without a member before checking whether any can have one
 # A search ends after this number of periods without a member. No rule has that many in 100 years: the month with
 # the most days repeats within 40 years, and weeks within a month are all the same.
-MOST_PERIODS = 1_200
+MAX_PERIODS = 1_200
 # One year per weekday of 1 January, length, and lengths of the years around it.
 _KINDS_OF_YEARS = tuple({
     (*year_kind(year), year_length(year - 1), year_length(year + 1)): year for year in range(2000, 2400)
@@ -182,7 +182,7 @@ class Positions:
         final = min(last // DAY, LAST_DAY)
         matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
         fewest = 0  # members that a period must have for any to be chosen
-        for attempt in range(MOST_PERIODS):
+        for attempt in range(MAX_PERIODS):
             if matching is None or (attempt == _EMPTY_PERIODS and self._chooses_nothing()):
                 return None
             first, end = self._period(matching)

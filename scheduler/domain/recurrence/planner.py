@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 from uuid import UUID
 
-from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
+from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, BusinessCalendar, OnClosed
 from scheduler.domain.recurrence.day_masks import DAY, WEEK
 from scheduler.domain.recurrence.jitter import jitter_delay
 from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
@@ -19,14 +19,14 @@ from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.window import Hours, Window
 from scheduler.domain.recurrence.zones import Clock
 
-MOST_SPREAD = 3_600  # occurrences within a jitter, all of which are examined to find the next one
+MAX_SPREAD = 3_600  # occurrences within a jitter, all of which are examined to find the next one
 _YEAR = timedelta(days=366)
 _CENTURY = timedelta(days=36_525)
-_EARLIEST = timedelta(days=FURTHEST + 3)  # the furthest move back by a calendar
-_LATEST = timedelta(days=2 * FURTHEST + 5)  # the furthest move forward by calendar, window and jitter
-_MOST_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
-_MOST_MERGED = 4_000  # occurrences of a group that are compared with the settled ones
-_MOST_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
+_EARLIEST = timedelta(days=MAX_MOVE_DAYS + 3)  # the furthest move back by a calendar
+_LATEST = timedelta(days=2 * MAX_MOVE_DAYS + 5)  # the furthest move forward by calendar, window and jitter
+_MAX_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
+_MAX_MERGED = 4_000  # occurrences of a group that are compared with the settled ones
+_MAX_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
 
 
 class Mover(StrEnum):
@@ -159,7 +159,7 @@ class Planner:
     def crowd(self) -> int:
         """Return the largest number of occurrences within one jitter, in the first year.
 
-        The search ends at the first number above MOST_SPREAD.
+        The search ends at the first number above MAX_SPREAD.
         """
         first = self.schedule.first()
         return 0 if first is None else self._crowd(plus(first, -MICRO), plus(first, _YEAR))
@@ -167,17 +167,17 @@ class Planner:
     def _crowd(self, after: datetime, until: datetime) -> int:
         span = max(until - after, self.adjustments.jitter)
         number = self.schedule.count(after, plus(after, span))
-        if number <= MOST_SPREAD or span == self.adjustments.jitter:
+        if number <= MAX_SPREAD or span == self.adjustments.jitter:
             return number
         middle = after + (until - after) / 2
         earlier = self._crowd(after, middle)
-        return earlier if earlier > MOST_SPREAD else max(earlier, self._crowd(middle, until))
+        return earlier if earlier > MAX_SPREAD else max(earlier, self._crowd(middle, until))
 
     def skipped(self, after: datetime, until: datetime, limit: int) -> list[SkippedOccurrence]:
         """Return the first skipped occurrences with nominal instants in (after, until]."""
         skipped: list[SkippedOccurrence] = []
         nominal, end = plus(after, MICRO), plus(until, MICRO)
-        for _ in range(_MOST_EXAMINED):
+        for _ in range(_MAX_EXAMINED):
             following = self.schedule.first_in(nominal, end) if nominal < end else None
             if following is None or len(skipped) == limit:
                 break
@@ -308,7 +308,7 @@ class Planner:
             return self._days.first(start, end)
         hours, days = self._hours, self._days
         candidate, without_opening = days.first(self._shut_since(to_seconds(start)[0], start), end), 0
-        while candidate is not None and without_opening < _MOST_WITHOUT_OPENING:
+        while candidate is not None and without_opening < _MAX_WITHOUT_OPENING:
             second = to_seconds(candidate)[0]
             closes = hours.end(second)
             if closes is not None:
@@ -348,7 +348,7 @@ class Planner:
     def _opening(self, second: int) -> int | None:
         """Return the first opening on an open day after an instant, at most 31 days later."""
         low, high, _ = near(self.names.clock, second)
-        for day in range((second + low) // DAY - 1, (second + high) // DAY + FURTHEST + 1):
+        for day in range((second + low) // DAY - 1, (second + high) // DAY + MAX_MOVE_DAYS + 1):
             opening = self._opens(day)
             if opening is not None and opening > second >= self._waits_since(day):
                 return opening
@@ -362,13 +362,13 @@ class Planner:
 
     def _waits_since(self, day: int) -> int:
         """Return the earliest instant of an occurrence that may wait for an opening on `day`."""
-        return self.names.clock.to_utc((day - FURTHEST) * DAY)
+        return self.names.clock.to_utc((day - MAX_MOVE_DAYS) * DAY)
 
     def _shut_since(self, second: int, start: datetime) -> datetime:
         """Return the earliest instant of occurrences that may wait for an opening not before `start`."""
         high = near(self.names.clock, second).high
         last = (second + high) // DAY
-        for day in range(last, last - FURTHEST - 3, -1):
+        for day in range(last, last - MAX_MOVE_DAYS - 3, -1):
             opening = self._opens(day)
             if opening is not None and moment(opening) < start:
                 return moment(opening)
@@ -408,7 +408,7 @@ class Planner:
             firsts = [first for span in spans if (first := span.first_nominal()) is not None]
             group.nominal_at = min(firsts)
             if group.nominal_at in group.settled:
-                group.nominal_at = next(iter(group.newest(_MOST_MERGED)), group.nominal_at)
+                group.nominal_at = next(iter(group.newest(_MAX_MERGED)), group.nominal_at)
         self._newest = group
         return group
 
@@ -418,7 +418,7 @@ class Planner:
         """Return the settled occurrences of a group."""
         if self.earliest_nominal(group.planned_at) > until:
             return frozenset()
-        members = (nominal for span in group.spans for nominal in span.newest(_MOST_MERGED))
+        members = (nominal for span in group.spans for nominal in span.newest(_MAX_MERGED))
         return frozenset(nominal for nominal in members if settled.includes(nominal))
 
     def _waiting(self, planned: datetime) -> Iterator[Span]:

@@ -22,7 +22,7 @@ from scheduler.domain.recurrence.planner import Adjustments, PlannedOccurrence, 
 from scheduler.domain.recurrence.resolve import RUN_NOW, dtstart_zone
 from scheduler.domain.recurrence.resolve_fields import resolve_fields
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
-from scheduler.domain.recurrence.rrule_text import Faulty, read_text
+from scheduler.domain.recurrence.rrule_text import SyntaxFaults, read_text
 from scheduler.domain.recurrence.schedule import Schedule
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.zones import clock, local_time, zone, zone_names
@@ -31,7 +31,7 @@ from scheduler.domain.tenants import TENANT_PATTERN
 
 USUAL_COUNT = 10
 MOST = 1000
-MOST_SKIPPED = 100
+MAX_SKIPPED = 100
 _MICRO = timedelta(microseconds=1)
 _FAR = datetime(9999, 12, 31, tzinfo=UTC)
 _TEXTS = ("run_at", "rrule", "cron", "timezone", "after", "tenant", "id")
@@ -167,7 +167,7 @@ def adjusted_preview(  # noqa: PLR0917 - a schedule, and the part of it
     has_more = next(following, None) is not None
     if len(occurrences) == count:
         until = occurrences[-1].due_at
-    skipped = planner.skipped(since, until or _FAR, MOST_SKIPPED)
+    skipped = planner.skipped(since, until or _FAR, MAX_SKIPPED)
     adjusted = Adjusted(planner, jitter_known, occurrences, tuple(skipped), has_more)
     due_times = tuple(occurrence.due_at for occurrence in occurrences)
     return Preview(spec, planner.schedule, due_times, adjusted)
@@ -229,7 +229,7 @@ def _zone_name(fields: Mapping[str, object]) -> str:
             name = read_moment(run_at).zone
     try:
         text = read_text(str(fields["rrule"])) if fields.get("rrule") is not None else None
-    except Faulty:
+    except SyntaxFaults:
         text = None
     if text is not None and text.dtstart is not None:
         name = dtstart_zone(text.dtstart, None if name is None else str(name))

@@ -15,7 +15,7 @@ from scheduler.domain.recurrence.never_fires import (
     never_fires_reason,
 )
 from scheduler.domain.recurrence.rfc5545_stamp import Fault, Form, Stamp
-from scheduler.domain.recurrence.rrule_text import Faulty, RuleText, read_text
+from scheduler.domain.recurrence.rrule_text import RuleText, SyntaxFaults, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, TooFar, nth_instant, to_instant, to_seconds
 from scheduler.domain.recurrence.spec import (
@@ -140,12 +140,12 @@ def _read(request: _Request) -> _Fields:
         fields.fault("run_at", str(fault))
     try:
         fields.text = None if request.rrule is None else read_text(request.rrule)
-    except Faulty as faulty:
+    except SyntaxFaults as faulty:
         fields.fault("rrule", *faulty.faults)
     try:
         if request.cron is not None:
             read_cron(request.cron)
-    except Faulty as faulty:
+    except SyntaxFaults as faulty:
         fields.fault("cron", *faulty.faults)
     try:
         fields.every = None if request.every is None else read_duration(request.every)

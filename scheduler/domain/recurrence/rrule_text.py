@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from scheduler.domain.errors import MOST_PROBLEMS
+from scheduler.domain.errors import MAX_PROBLEMS
 from scheduler.domain.recurrence.rfc5545_stamp import Fault, Form, Stamp, read_stamp
 from scheduler.domain.recurrence.rule import Rule, read_rule
 from scheduler.domain.recurrence.zones import zone_names
@@ -17,7 +17,7 @@ _NAMED = re.compile(
 )
 
 
-class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned into Problems
+class SyntaxFaults(Exception):  # noqa: N818 - always caught by resolve and turned into Problems
     """The faults of a text, one message each."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
@@ -30,8 +30,8 @@ class Faults(list[str]):
 
     def append(self, fault: str) -> None:
         """Add a fault. Raises Faulty if there are too many."""
-        if len(self) == MOST_PROBLEMS - 1:
-            raise Faulty((*self, "and more"))
+        if len(self) == MAX_PROBLEMS - 1:
+            raise SyntaxFaults((*self, "and more"))
         super().append(fault)
 
 
@@ -53,7 +53,7 @@ def read_text(text: str) -> RuleText:
     if text.startswith("FREQ=") and "\n" not in text:
         rule = read_rule(text, faults)
         if faults:
-            raise Faulty(tuple(faults))
+            raise SyntaxFaults(tuple(faults))
         return RuleText(rule, None, (), ())
     lines: dict[str, list[tuple[str, str]]] = {"RRULE": [], "RDATE": [], "EXDATE": [], "DTSTART": []}
     for line in _lines(text) if "\n" in text else (text,):
@@ -69,7 +69,7 @@ def read_text(text: str) -> RuleText:
     if len(starts) > 1:
         faults.append("DTSTART is given more than once")
     if faults:
-        raise Faulty(tuple(faults))
+        raise SyntaxFaults(tuple(faults))
     if starts and starts[0].form is Form.DATE:  # RFC 5545: such a rule's times of day MUST be ignored
         rule = replace(rule, byhour=(), byminute=(), bysecond=())
     return RuleText(rule, starts[0] if starts else None, rdates, exdates)
@@ -77,12 +77,12 @@ def read_text(text: str) -> RuleText:
 
 def _check_characters(text: str) -> None:
     if not text.strip():
-        raise Faulty(("the rule is empty: write at least FREQ=DAILY",))
+        raise SyntaxFaults(("the rule is empty: write at least FREQ=DAILY",))
     if len(text) > LONGEST:
-        raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
+        raise SyntaxFaults((f"at most {LONGEST} characters, not {len(text)}",))
     invalid = None if text.isascii() and text.isprintable() else _NOT_ALLOWED.search(text)
     if invalid:
-        raise Faulty((f"only printable ASCII is allowed, not {invalid[0]!a}",))
+        raise SyntaxFaults((f"only printable ASCII is allowed, not {invalid[0]!a}",))
 
 
 def _lines(text: str) -> list[str]:

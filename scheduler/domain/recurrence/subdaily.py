@@ -23,12 +23,12 @@ from scheduler.domain.recurrence.day_masks import (
 _YES = b"\x01"
 _GLANCE = 64
 _LISTED = 4_096  # longest cycle that is listed, in days
-_LONGEST_YEAR = 366
+_MAX_YEAR = 366
 _RARE = 8  # days between two steps
 _AS_FLAGS = bytes.maketrans(b"01", b"\x00\x01")
 # A search ends after this number of days without a member. With the days on which the steps reach an allowed unit,
 # no rule has that many in 100 years.
-MOST_STEPS = 2_000
+MAX_STEPS = 2_000
 _EMPTY_DAYS = 16  # days without a hit before computing the hits
 
 
@@ -67,7 +67,7 @@ class Steps:
         units, final = self.units, min(last // DAY, LAST_DAY)
         day, second = divmod(wall, DAY)
         reachable = False  # the steps reach an allowed unit
-        for attempt in range(MOST_STEPS):
+        for attempt in range(MAX_STEPS):
             matching = next_day(self.days, day, final) if not self.every_day else day if day <= final else None
             if matching is None:
                 return None
@@ -193,7 +193,7 @@ class Steps:
         if self._by_day is None:
             # Longer than the cycle by a year, so that a year can start anywhere in it.
             row = [self._in_whole_day(day) for day in range(cycle)]
-            self._by_day = row * ((cycle + _LONGEST_YEAR) // cycle + 1)
+            self._by_day = row * ((cycle + _MAX_YEAR) // cycle + 1)
         chosen = f"{mask:b}"[::-1].encode().translate(_AS_FLAGS)
         first = start % cycle
         return sum(compress(self._by_day[first : first + len(chosen)], chosen))

@@ -18,7 +18,7 @@ _OTHER_SCALES = frozenset({"posix", "right"})  # directories of the same zones, 
 _MAGIC = b"TZif"
 _VERSION = re.compile(r"[0-9]{4}[0-9A-Za-z._+-]{0,28}")
 _VERSION_LINE = re.compile(r"# version (\S+)")
-_LONGEST_NAME = 100
+_MAX_NAME = 100
 _LARGEST_FILE = 1 << 20
 
 
@@ -112,7 +112,7 @@ def _zone_file(file: Path, name: str) -> bytes | None:
     """Return the content of a zone file; None if it is another file."""
     try:
         with file.open("rb") as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC or len(name) > _LONGEST_NAME:
+            if stream.read(len(_MAGIC)) != _MAGIC or len(name) > _MAX_NAME:
                 return None
             stream.seek(0)
             content = stream.read(_LARGEST_FILE)

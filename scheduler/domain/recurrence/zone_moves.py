@@ -10,8 +10,8 @@ from scheduler.domain.recurrence.schedule import Recurring, Schedule, to_instant
 from scheduler.domain.recurrence.spec import Spec, compile_schedule, wall_seconds
 from scheduler.domain.recurrence.zones import Clock
 
-_MOST_SETTLED = 100  # emitted instants to step over one by one
-_LONGEST_SHIFT = timedelta(days=1)
+_MAX_SETTLED = 100  # emitted instants to step over one by one
+_MAX_SHIFT = timedelta(days=1)
 
 
 def move(
@@ -43,7 +43,7 @@ def _is_added(schedule: Schedule, second: int) -> bool:
 
 def _unsettled(before: Schedule, after: Schedule, start: datetime, next_run_at: datetime) -> Iterator[datetime]:
     """Yield occurrences from `start` on, without instants at which one was settled: those have its event_id."""
-    for instant in islice(after.since(start), _MOST_SETTLED):
+    for instant in islice(after.since(start), _MAX_SETTLED):
         if instant >= next_run_at or not before.fires_at(instant):
             yield instant
     yield from after.since(max(start, next_run_at))
@@ -54,7 +54,7 @@ def _nearest(after: Schedule, next_run_at: datetime) -> datetime | None:
     if after.fires_at(next_run_at):
         return next_run_at
     following = after.next_after(next_run_at)
-    earlier = after.newest(next_run_at, 1, next_run_at - _LONGEST_SHIFT)
+    earlier = after.newest(next_run_at, 1, next_run_at - _MAX_SHIFT)
     if earlier and (following is None or next_run_at - earlier[0] <= following - next_run_at):
         return earlier[0]
     return following

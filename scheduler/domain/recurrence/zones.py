@@ -34,8 +34,8 @@ _FIRST_SHIFTS = 1800  # before it, all places have local mean time; the first ch
 _STRIDE = 6 * DAY  # the closest two changes: Boa Vista in October 2000, seven days less an hour apart
 NEARBY = 2 * DAY  # longer than any shift; Samoa skipped a whole day
 _NEAR_YEARS = 64  # years with cached segments, per zone
-_MOST_ALIKE = 60  # names with the same three letters
-_MOST_COMPARED = 4  # names compared with an unknown one
+_MAX_ALIKE = 60  # names with the same three letters
+_MAX_COMPARED = 4  # names compared with an unknown one
 _FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # conversions stay within the years 1 to 9999
 
 
@@ -62,7 +62,7 @@ def suggest(name: str) -> str | None:
     parts = _names_by_part(data)
     for part in _parts(lower_name):
         shared.update(parts.get(part, ()))
-    likely = [zone for zone, _ in shared.most_common(_MOST_COMPARED)]
+    likely = [zone for zone, _ in shared.most_common(_MAX_COMPARED)]
     close = difflib.get_close_matches(lower_name, likely, n=1, cutoff=0.75)
     return _lower_names(data)[close[0]] if close else None
 
@@ -81,7 +81,7 @@ def _names_by_part(data: ZoneData) -> dict[str, tuple[str, ...]]:
     for name in sorted(_lower_names(data)):
         for part in _parts(name):
             names_by_part.setdefault(part, []).append(name)
-    return {part: tuple(names) for part, names in names_by_part.items() if len(names) <= _MOST_ALIKE}
+    return {part: tuple(names) for part, names in names_by_part.items() if len(names) <= _MAX_ALIKE}
 
 
 def _parts(name: str) -> set[str]:

@@ -8,7 +8,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import AttemptOutcome, Run
 from scheduler.domain.targets.offers import REFUSED, LiveWorker, offer_of
 
-FIRST_SECONDS, MOST_SECONDS = 1.0, 30.0
+FIRST_SECONDS, MAX_SECONDS = 1.0, 30.0
 
 
 def is_refusal(result: Result, run: Run | None) -> bool:
@@ -32,7 +32,7 @@ def give_back(result: Result, run: Run, workers: Collection[LiveWorker]) -> Resu
     refused = {result.worker, *before}
     if not any(offer in worker.offers and worker.name not in refused for worker in workers):
         return result
-    seconds = min(FIRST_SECONDS * 2.0 ** len(before), MOST_SECONDS)
+    seconds = min(FIRST_SECONDS * 2.0 ** len(before), MAX_SECONDS)
     return replace(result, status=ResultStatus.SNOOZED, retry=True, retry_in=seconds)
 
 

@@ -46,7 +46,7 @@ FINAL = frozenset({RunStatus.EMITTED, RunStatus.SUCCEEDED, RunStatus.DEAD, RunSt
 IDLE_SECONDS = 2.0
 # Stored first and last attempts of a run, which may be snoozed forever. Their sum is the limit of `max_attempts`.
 FIRST_KEPT = LAST_KEPT = 50
-MOST_UNANNOUNCED = 20  # unannounced ends per run
+MAX_UNANNOUNCED = 20  # unannounced ends per run
 UNKNOWN_AFTER = timedelta(hours=1)  # results for an unknown event are dropped then
 
 

@@ -13,7 +13,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
     FIRST_KEPT,
     LAST_KEPT,
-    MOST_UNANNOUNCED,
+    MAX_UNANNOUNCED,
     AttemptOutcome,
     FinishedAttempt,
     Occurrence,
@@ -246,7 +246,7 @@ def retry_run(run: Run, issued: datetime, now: datetime) -> Run:
         newest = None
     if newest is not None and issued <= newest:
         return run
-    if len(run.unannounced or ()) >= MOST_UNANNOUNCED:
+    if len(run.unannounced or ()) >= MAX_UNANNOUNCED:
         return run  # the broker is unavailable: announce the earlier ends first
     return replace(run, status=RunStatus.WAITING, counted=0, retry_at=now, finished_at=None, retried_at=issued,
                    decided_by=None)

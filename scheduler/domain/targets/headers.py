@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from scheduler.domain.targets.placeholders import SECRET, placeholders
 
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 # Set by the connection, or part of our signature.
@@ -15,8 +15,8 @@ _RESERVED_PREFIX = "webhook-"
 
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raise ValueError for the first header that cannot be sent or is reserved."""
-    if len(headers) > MOST_HEADERS:
-        raise ValueError(f"may have at most {MOST_HEADERS} headers")
+    if len(headers) > MAX_HEADERS:
+        raise ValueError(f"may have at most {MAX_HEADERS} headers")
     for name, value in headers.items():
         printable = name[:80].encode("ascii", "backslashreplace").decode()
         if not _NAME.fullmatch(name):

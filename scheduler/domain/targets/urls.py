@@ -12,7 +12,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
 _NUMERIC = re.compile(r"(?:(?:0x[0-9a-f]*|[0-9]+)(?:\.|\Z)){1,5}", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
-_MOST_NAME = 253
+_MAX_NAME = 253
 # Characters that a path or a query may contain unencoded; `%` is for encoded ones.
 _SAFE = "%/:?=&~+!$,;'()*@[]-._"
 
@@ -29,7 +29,7 @@ def check_url(url: str) -> None:
     if "@" in parts.netloc:
         raise ValueError("must not have user:password; use a header with {{secret.NAME}}")
     host = ascii_host(parts)
-    if not _HOST.fullmatch(host) or len(host) > _MOST_NAME:
+    if not _HOST.fullmatch(host) or len(host) > _MAX_NAME:
         raise ValueError("must have a host: a name or an address")
 
 
@@ -52,7 +52,7 @@ def ascii_host(parts: SplitResult) -> str:
         return f"[{host}]"
     try:
         # Encoding never shortens a name, and takes milliseconds for a long one.
-        if len(host) > _MOST_NAME:
+        if len(host) > _MAX_NAME:
             return ""
         name = host if host.isascii() else host.encode("idna").decode()
     except UnicodeError:

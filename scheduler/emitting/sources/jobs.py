@@ -42,7 +42,7 @@ from scheduler.rabbit.publisher import Receipt
 log = get_logger(__name__)
 
 MAX_LOGGED_IDS = 10
-LEAST_RETURNED_SECONDS = 15.0
+MIN_RETURNED_SECONDS = 15.0
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
@@ -282,7 +282,7 @@ def _has_no_queue(emission: Emission, refusal: Receipt, times: BatchTimes) -> bo
         return False
     returned = sum(retry_delay(retries, 0.0) for retries in range(emission.job.retries))  # seconds, at least
     late = (times.claimed_at - due_at).total_seconds()
-    return late >= policy.start_timeout and returned >= min(policy.start_timeout, LEAST_RETURNED_SECONDS)
+    return late >= policy.start_timeout and returned >= min(policy.start_timeout, MIN_RETURNED_SECONDS)
 
 
 def _retry_seconds(job: Job) -> float:

@@ -46,7 +46,7 @@ class DueSkips(Source[Job, SkipEmission]):
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
         """Lock jobs with skipped occurrences to report."""
-        claim = skips.claim(session, min(limit, skips.MOST_CLAIMED), since)
+        claim = skips.claim(session, min(limit, skips.MAX_CLAIMED), since)
         if claim.things:
             self._calendars.load(session.query, claim.things)
             self._zones.load(session.query, claim.things)

@@ -10,7 +10,7 @@ from scheduler.postgres.delayed import store
 from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
-MOST_BODY = 64 * 1024  # bytes
+MAX_BODY = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def list_delayed(
 def find_delayed(connection: Connection, name: UUID | int) -> DelayedDetails | None:
     """Return a pending message by UUID or number."""
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_SHOW, _named(name) | {"most": MOST_BODY})
+        cursor.execute(_SHOW, _named(name) | {"most": MAX_BODY})
         row = cursor.fetchone()
     return None if row is None else DelayedDetails(_listed(row[:_COUNT]), bytes(row[_COUNT]),
                                                    bytes(row[_COUNT + 1]))

@@ -18,18 +18,18 @@ from scheduler.postgres.row_text import Column, Row, interval, names
 from scheduler.postgres.stored_values import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Job, "definition")
-_ASKED = names(Definition, "spec")
+_DEFINITION = names(Definition, "spec")
 _SPEC = names(Spec)
-_STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_ASKED)
-COLUMNS = (*_STATE, *_ASKED, *_SPEC)
+_STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_DEFINITION)
+COLUMNS = (*_STATE, *_DEFINITION, *_SPEC)
 _SPEC_END = len(COLUMNS)
 _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
-DEFINED = (*_ASKED, *_SPEC)
+DEFINED = (*_DEFINITION, *_SPEC)
 # The columns of a new job; the others have the table's defaults.
 _FRESH_STATE = ("id", "requested_at", "next_run_at", "tenant", "zone_version")
 _ADJUSTING = ("calendar", "sending_window", "jitter")  # only a schedule with one of these has the next columns
 _ADJUSTED = ("nominal_at", "settled_until", "settled_due", "reported_until", "skip_at", "calendar_revision")
-FRESH = (*_FRESH_STATE, *_ADJUSTED, *_ASKED, *_SPEC)
+FRESH = (*_FRESH_STATE, *_ADJUSTED, *_DEFINITION, *_SPEC)
 # The table's defaults of these columns, which are left out if all new jobs have them.
 DEFAULTS: dict[str, Any] = {"tenant": DEFAULT_TENANT, "on_missed": OnMissed.LATEST, "timezone": "UTC"}
 AS_JSON = frozenset({"payload", "run", "target"})
@@ -59,7 +59,7 @@ LARGE_VALUES = LargeValues("jobs", "id", LARGE, tuple(map(COLUMNS.index, LARGE))
 _OF_DUE["zone_version"] = "CASE WHEN zone_version <> '{zone_version}' THEN zone_version END AS zone_version"
 SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
-_state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
+_state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_DEFINITION), attrgetter(*_SPEC)
 _fresh, _adjusted = attrgetter(*_FRESH_STATE), attrgetter(*_ADJUSTED)
 _definition, _spec_of = attrgetter("definition"), attrgetter("spec")
 _TEXT_OR_NONE = {str, type(None)}
@@ -69,7 +69,7 @@ _Definition: Callable[..., Definition] = Definition
 _Spec: Callable[..., Spec] = Spec
 _STATUSES = {status.value: status for status in JobStatus}  # much faster than JobStatus(value)
 _POLICIES = {policy.value: policy for policy in OnMissed}
-_UNDEFINED = tuple(({"payload": "{}"} | DEFAULTS).get(name) for name in (*_ASKED, *_SPEC))
+_UNDEFINED = tuple(({"payload": "{}"} | DEFAULTS).get(name) for name in (*_DEFINITION, *_SPEC))
 
 
 def read(row: Sequence[Any]) -> Job:
@@ -116,7 +116,7 @@ def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:
     specs = list(map(_spec_of, definitions))
     # By column: most are empty, and one value at a time would take longer.
     values = dict(zip(_FRESH_STATE, zip(*map(_fresh, jobs), strict=True), strict=True))
-    values |= zip(_ASKED, zip(*map(_asked, definitions), strict=True), strict=True)
+    values |= zip(_DEFINITION, zip(*map(_asked, definitions), strict=True), strict=True)
     values |= zip(_SPEC, zip(*map(_spec, specs), strict=True), strict=True)
     if any(values[name].count(None) < len(jobs) for name in _ADJUSTING):
         values |= zip(_ADJUSTED, zip(*map(_adjusted, jobs), strict=True), strict=True)

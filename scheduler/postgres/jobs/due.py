@@ -9,7 +9,7 @@ from scheduler.domain.jobs.adjusted import AdjustedState
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.domain.runs.run import Run
-from scheduler.postgres.claims import ClaimSession, array, place_array
+from scheduler.postgres.claims import ClaimSession, array, ctid_array
 from scheduler.postgres.holds import RELEASE_EXPIRED
 from scheduler.postgres.jobs.columns import LARGE_VALUES, SELECTED_OF_DUE, read
 from scheduler.postgres.jobs.replan import number_text, spans_text
@@ -97,10 +97,10 @@ def settle(session: ClaimSession, settlement: JobSettlement) -> None:
 def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     times = {"emitted_at": found.emitted_at, "confirmed_at": found.confirmed_at}
     if found.done:
-        yield query("jobs/settle_done"), times | {"places": place_array(places, found.done)}
+        yield query("jobs/settle_done"), times | {"places": ctid_array(places, found.done)}
     if found.moved:
         ids, texts = zip(*found.moved, strict=True)
-        yield query("jobs/settle_next"), times | {"places": place_array(places, ids), "following": array(texts)}
+        yield query("jobs/settle_next"), times | {"places": ctid_array(places, ids), "following": array(texts)}
     if found.passed:
         ids, following, emitted, folded_into = zip(*found.passed, strict=True)
         yield query("jobs/settle_other"), times | {

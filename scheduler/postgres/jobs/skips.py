@@ -10,7 +10,7 @@ from scheduler.postgres.jobs.columns import COLUMNS, SELECTED_OF_PLAN, read
 from scheduler.resources import query
 
 KIND = "skips"
-MOST_CLAIMED = 100  # a search for skipped occurrences may take milliseconds
+MAX_CLAIMED = 100  # a search for skipped occurrences may take milliseconds
 _CLAIM = query("jobs/claim_skips", selected=SELECTED_OF_PLAN)
 
 

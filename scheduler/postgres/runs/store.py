@@ -70,7 +70,7 @@ def lock_for_result(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     return _locked(cursor, _LOCK_FOR_RESULT, ids)
 
 
-def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:
+def lock_runs_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:
     """Return the open runs of these jobs, locked."""
     return _locked(cursor, _LOCK_OF_JOBS, job_ids)
 

@@ -18,9 +18,9 @@ from scheduler.workers.tenant_filter import DEFAULT_TENANTS, read_tenants
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 DEFAULT_GRACE = 10
-MOST_CONCURRENCY = 1000
+MAX_CONCURRENCY = 1000
 _DAY = 86_400
-_MOST_PATTERN = 1000  # characters
+_MAX_PATTERN = 1000  # characters
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -177,8 +177,8 @@ def _flag(value: Any) -> bool:
 
 def _pattern(value: Any) -> str:
     text = _string(value)
-    if len(text) > _MOST_PATTERN:
-        raise ValueError(f"must have at most {_MOST_PATTERN:,} characters")
+    if len(text) > _MAX_PATTERN:
+        raise ValueError(f"must have at most {_MAX_PATTERN:,} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -226,7 +226,7 @@ def _user(value: Any) -> str:
 
 _KEYS: dict[str, Callable[[Any], Any]] = {
     "run": _run, "arguments": _flag, "directory": _directory, "environment": _environment,
-    "concurrency": _whole(1, MOST_CONCURRENCY), "grace": _seconds(0, _DAY), "timeout": _seconds(1, WEEK),
+    "concurrency": _whole(1, MAX_CONCURRENCY), "grace": _seconds(0, _DAY), "timeout": _seconds(1, WEEK),
     "user": _user,
     "tenants": read_tenants, "argument_pattern": _pattern, "options": _flag,
 }

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from scheduler.domain.targets.pools import NORMAL_RANK
 from scheduler.workers.class_queues import EVERY, ClassQueues
-from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, LEAST_SECONDS, MOST_SECONDS, TurnPace
+from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, MAX_SECONDS, MIN_SECONDS, TurnPace
 
 Start = TypeVar("Start")
 
@@ -112,9 +112,9 @@ class TenantQueues(Generic[Start]):
         self._booked = {key: until for key, until in self._booked.items() if until > now}
         before = max((until for (name, own), until in self._booked.items() if name == tenant and own <= rank),
                      default=0.0)
-        booked = max(before, now + LEAST_SECONDS)
+        booked = max(before, now + MIN_SECONDS)
         booked += self._pace.seconds(now, self._concurrency, CAREFUL_GUESS_SECONDS)
-        booked = self._booked[tenant, rank] = min(booked, now + MOST_SECONDS)
+        booked = self._booked[tenant, rank] = min(booked, now + MAX_SECONDS)
         return (booked - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
 
     def _pop(self, tenant: str, *, longest: bool) -> tuple[int, Start]:

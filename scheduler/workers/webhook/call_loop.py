@@ -31,8 +31,8 @@ log = get_logger(__name__)
 _unreadable = ThrottledWarning(log, "message dropped: not an event for a webhook")
 
 TICK_SECONDS = 0.25
-MOST_BYTES = 48 * 1024 * 1024  # of held attempts; beyond that, new ones are snoozed
-OWN_BYTES = MOST_BYTES // 8  # that each tenant may hold in any case
+MAX_BYTES = 48 * 1024 * 1024  # of held attempts; beyond that, new ones are snoozed
+OWN_BYTES = MAX_BYTES // 8  # that each tenant may hold in any case
 FULL_SECONDS = 5.0
 NO_FREE_SLOT = "no free slot for the endpoint or the tenant"
 OTHER_FILES = 256  # open files that are not calls
@@ -181,7 +181,7 @@ class CallLoop:
     def _holds_too_much(self, tenant: str) -> bool:
         """Return whether a tenant may hold no more bytes; OWN_BYTES are always available to it."""
         own = self._bytes_of.get(tenant, 0)
-        return self._bytes > MOST_BYTES and (own > OWN_BYTES or self._bytes > 2 * MOST_BYTES)
+        return self._bytes > MAX_BYTES and (own > OWN_BYTES or self._bytes > 2 * MAX_BYTES)
 
     # Calls.
 

@@ -12,7 +12,7 @@ from scheduler.workers.webhook.tenant_shares import TenantShares
 
 RESOLVERS = 64  # concurrent lookups; a silent name server blocks one per name
 THREADS = RESOLVERS + RESOLVERS // 4  # TenantShares has a reserve of a quarter
-MOST_WAITING = 1000  # pending lookups of one tenant
+MAX_WAITING = 1000  # pending lookups of one tenant
 
 
 class TenantResolver(aiohttp.ThreadedResolver):
@@ -45,7 +45,7 @@ class TenantResolver(aiohttp.ThreadedResolver):
             return
         if waiting is None:
             waiting = self._waiting[tenant] = deque()
-        if len(waiting) >= MOST_WAITING:
+        if len(waiting) >= MAX_WAITING:
             raise socket.gaierror(socket.EAI_AGAIN, "too many pending lookups")
         turn = self._loop.create_future()
         waiting.append(turn)

@@ -24,7 +24,7 @@ from scheduler.workers.webhook.request import WebhookRequest
 READ_BYTES = 16 * 1024  # of a body that aiohttp buffers before it stops reading
 _PARAMETERS: dict[str, Any] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": READ_BYTES}
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
-_MOST_TARGETS = 10_000
+_MAX_TARGETS = 10_000
 CONNECT_SECONDS = 15.0  # for name resolution, connection and TLS, within the timeout of the exchange
 _CONNECTING = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
 _SWITCHING = 101
@@ -122,7 +122,7 @@ class HttpExchanges:
     def _target(self, origin: str) -> _ConnectTarget:
         target = self._targets.get(origin)
         if target is None:
-            if len(self._targets) >= _MOST_TARGETS:
+            if len(self._targets) >= _MAX_TARGETS:
                 self._targets.clear()
             url = URL(origin, encoded=True)
             request = aiohttp.ClientRequest("GET", url, loop=self._loop)

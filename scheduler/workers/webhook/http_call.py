@@ -30,7 +30,7 @@ from scheduler.workers.webhook.exchange import (
 )
 from scheduler.workers.webhook.redaction import Redaction
 from scheduler.workers.webhook.request import WebhookRequest
-from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse, decide_outcome, printable_text
+from scheduler.workers.webhook.response import MAX_BODY, WebhookResponse, decide_outcome, printable_text
 from scheduler.workers.webhook.response_limits import BoundedConnector, ResponseLimitExceeded, bounded_socket
 
 log = get_logger(__name__)
@@ -68,7 +68,7 @@ class WebhookCaller:
         )
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
-            read_bufsize=MOST_BODY,
+            read_bufsize=MAX_BODY,
         )
         self._exchanges = HttpExchanges(connector) if is_supported() and not self._proxy else None
 
@@ -99,7 +99,7 @@ class WebhookCaller:
     async def _exchange(self, request: WebhookRequest) -> WebhookResponse:
         began = time.monotonic()
         # A secret across the cut is recognised only if it is read completely.
-        most = MOST_BODY if request.redaction is None else MOST_BODY + request.redaction.longest
+        most = MAX_BODY if request.redaction is None else MAX_BODY + request.redaction.longest
         if self._exchanges is None:
             raw = await self._call_with_session(request, most)
         else:

@@ -13,9 +13,9 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-LEAST_LENGTH = 4  # characters; replacing shorter values would garble any response
+MIN_LENGTH = 4  # characters; replacing shorter values would garble any response
 _FILLER = "\ufdd0"  # a noncharacter: keeps the length of a replaced value until the text is cut
-_LEAST_ALIGNED = 8  # bytes; a shorter value determines too few characters of a base64 text
+_MIN_ALIGNED = 8  # bytes; a shorter value determines too few characters of a base64 text
 
 
 class Redaction:
@@ -50,7 +50,7 @@ def redaction_of(values: tuple[str, ...]) -> Redaction:
 
 def _forms(value: str) -> Iterable[str]:
     """Yield a value unchanged, escaped and encoded; and its decoded form if it is base64."""
-    if len(value) < LEAST_LENGTH:
+    if len(value) < MIN_LENGTH:
         return
     raw = value.encode("utf-8", "surrogatepass")
     escaped = {value, html.escape(value), html.escape(value, quote=False), json.dumps(value)[1:-1],
@@ -72,7 +72,7 @@ def _base64_forms(raw: bytes) -> Iterable[str]:
     """Yield a value in base64, alone and at each of three alignments inside a longer text."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(raw).decode().rstrip("=")
-        if len(raw) >= _LEAST_ALIGNED:
+        if len(raw) >= _MIN_ALIGNED:
             for before in range(3):
                 text = encode(b"\0" * before + raw).decode().rstrip("=")
                 # The characters at the ends also depend on the adjacent bytes.
@@ -94,8 +94,8 @@ def _decoded(value: str) -> Iterable[str]:
         text = raw.decode()
     except UnicodeDecodeError:
         return
-    if len(text) >= LEAST_LENGTH and text.isprintable():
+    if len(text) >= MIN_LENGTH and text.isprintable():
         yield text
         user, colon, password = text.partition(":")
-        if colon and user and len(password) >= LEAST_LENGTH:
+        if colon and user and len(password) >= MIN_LENGTH:
             yield password

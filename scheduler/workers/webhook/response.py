@@ -10,8 +10,8 @@ from typing import Any
 from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.webhook.redaction import Redaction
 
-MOST_BODY = 16 * 1024
-MOST_HEADERS = 4 * 1024
+MAX_BODY = 16 * 1024
+MAX_HEADERS = 4 * 1024
 _GONE, _TOO_MANY, _UNAVAILABLE = 410, 429, 503
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 # Python has many more codecs, some of them slow; an endpoint must not choose them.
@@ -19,7 +19,7 @@ _CHARSET = re.compile(
     r";\s*charset\s*=\s*\"?(utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-9])"
     r"\"?\s*(?:;|$)", re.IGNORECASE,
 )
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class WebhookResponse:
     status: int
     reason: str
     headers: Mapping[str, str]
-    body: bytes  # MOST_BODY bytes, and a little more if there is a redaction
+    body: bytes  # MAX_BODY bytes, and a little more if there is a redaction
     seconds: float
     redaction: Redaction | None = None
 
@@ -48,7 +48,7 @@ class WebhookResponse:
 
     def _body(self) -> str:
         content_type = self.headers.get("content-type")
-        text = _decode(self.body[:MOST_BODY], content_type)
+        text = _decode(self.body[:MAX_BODY], content_type)
         if self.redaction is None:
             return text
         return self.redaction.cut_text(_decode(self.body, content_type), len(text))
@@ -81,7 +81,7 @@ def retry_after(text: str | None, most: float, now: datetime) -> float | None:
     """Return the seconds of Retry-After, up to `most`; None if it is missing, invalid or past."""
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
-        return min(float(text[-_MOST_DIGITS:]) if len(text) <= _MOST_DIGITS else most, most)
+        return min(float(text[-_MAX_DIGITS:]) if len(text) <= _MAX_DIGITS else most, most)
     try:
         when = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
@@ -94,7 +94,7 @@ def retry_after(text: str | None, most: float, now: datetime) -> float | None:
 
 def _limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
     kept: dict[str, str] = {}
-    space = MOST_HEADERS
+    space = MAX_HEADERS
     for name, value in headers.items():
         space -= len(name) + len(value)
         if space < 0:

@@ -17,7 +17,7 @@ from support import DEADLINE, until
 from scheduler.api.console.session import COOKIE, FLASH, form_token
 
 EVIL = "https://evil.example"
-MOST_STREAMS = 20  # of one user
+MAX_STREAMS = 20  # of one user
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -72,7 +72,7 @@ def test_live_pages_are_limited_per_user(served):
     again = token("viewer", sub="collector", jti="another token")
     with ExitStack() as opened:
         held = []
-        for _ in range(MOST_STREAMS):
+        for _ in range(MAX_STREAMS):
             one = opened.enter_context(closing(stream(served, mine)))
             assert one.getresponse().status == 200
             held.append(one)

@@ -10,7 +10,7 @@ from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
 from scheduler.postgres.jobs.due import CLAIM, FailedEmission, JobSettlement, SkippedOccurrences, claim, settle
-from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, ClassShares
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, LOW_WITH_HIGH, NORMAL_WITH_HIGH, ClassShares
 from scheduler.resources import query
 
 
@@ -200,7 +200,7 @@ def test_a_few_high_rows_limit_the_other_classes(database_url, sessions):
         fill(database_url, count, "now() - n * interval '1 second'", priority=priority)
     found = claim(sessions[0], 500)
     kinds = Counter(job.definition.priority for job in found.things)
-    assert kinds == {"high": 3, "normal": NORMAL_BESIDE, "low": LOW_BESIDE}
+    assert kinds == {"high": 3, "normal": NORMAL_WITH_HIGH, "low": LOW_WITH_HIGH}
     assert (found.full, found.urgent) == (True, True)
 
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from support import connected, until
 
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_delayed import execute_delayed
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_delayed import store_delayed
 from scheduler.domain.delayed.delay import Delay
 from scheduler.domain.delayed.message import ReceivedMessage, ReceiveOutcome
 from scheduler.domain.jobs.definition import Incoming
@@ -47,7 +47,7 @@ def session(url):
 
 def add(url, *messages):
     with closing(connect(url, "test")) as connection:
-        return execute_delayed(connection, messages, SOON)
+        return store_delayed(connection, messages, SOON)
 
 
 def resident_bytes():
@@ -56,7 +56,7 @@ def resident_bytes():
 
 def cancel(url, message_id):
     with closing(connect(url, "test")) as connection:
-        [verdict] = execute(connection, [Incoming(ScheduleCancel(id=message_id), message_id)], SOON)
+        [verdict] = apply_commands(connection, [Incoming(ScheduleCancel(id=message_id), message_id)], SOON)
         return verdict.status
 
 

@@ -11,8 +11,8 @@ import pytest
 from support import DEADLINE, connected, iso, until, utc
 
 from scheduler.commands import apply_batch
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_results import record_results
 from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.errors import SchedulerError
 from scheduler.domain.message_parser import parse_command, parse_result
@@ -77,7 +77,7 @@ class Batch:
 def request(consumer, job_id=None, overlap="wait", **run):
     body = {"id": job_id or str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=-1)), "every": 36000,
             "run": {"overlap": overlap, "max_attempts": 1} | run}
-    execute(consumer, [parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)], SOON)
+    apply_commands(consumer, [parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)], SOON)
     return body["id"]
 
 
@@ -104,7 +104,7 @@ def hold(sql, session):
 
 def succeed(consumer, event_id):
     body = json.dumps({"event_id": event_id, "attempt": 1, "status": "succeeded"}).encode()
-    assert execute_results(consumer, [parse_result("result", body)], SOON) == ["recorded"]
+    assert record_results(consumer, [parse_result("result", body)], SOON) == ["recorded"]
 
 
 def is_due(sql):
@@ -193,9 +193,9 @@ def test_a_command_that_has_the_job_locked_checks_the_hold(sessions, consumers, 
     trigger = parse_command("trigger", json.dumps({"id": job_id}).encode(), max_payload_bytes=1000)
     if refused:
         with pytest.raises(RefusedError):
-            execute(consumers[0], [trigger], SOON, Refusing())
+            apply_commands(consumers[0], [trigger], SOON, Refusing())
     else:
-        execute(consumers[0], [trigger], SOON)
+        apply_commands(consumers[0], [trigger], SOON)
     assert is_due(sql)
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from support import connected
 
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_results import record_results
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect
@@ -146,8 +146,8 @@ def test_a_batch_about_large_rows_is_executed_in_parts(database_url):
     connection = connect(database_url, "test")
     tracemalloc.start()
     try:
-        assert {each.status for each in execute(connection, pauses, SOON)} == {"scheduled"}
-        assert set(execute_results(connection, results, SOON)) == {"recorded"}
+        assert {each.status for each in apply_commands(connection, pauses, SOON)} == {"scheduled"}
+        assert set(record_results(connection, results, SOON)) == {"recorded"}
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.postgres.connection import connect
-from scheduler.postgres.prepared_statements import MOST_PLANS, execute_if_repeated, execute_prepared
+from scheduler.postgres.prepared_statements import MAX_PLANS, execute_if_repeated, execute_prepared
 
 SHOW = "SELECT %(a)s::int, '100%%' AS whole"
 
@@ -40,13 +40,13 @@ def test_values_of_a_prepared_statement_are_values(cursor):
 
 
 def test_a_session_forgets_the_plans_that_it_used_longest_ago(cursor):
-    for number in range(MOST_PLANS):
+    for number in range(MAX_PLANS):
         execute_prepared(cursor, f"SELECT {number}")
     execute_prepared(cursor, "SELECT 0")
     execute_prepared(cursor, "SELECT 'one more'")
     assert cursor.fetchall() == [("one more",)]
     kept = plans(cursor)
-    assert len(kept) == MOST_PLANS
+    assert len(kept) == MAX_PLANS
     assert any("SELECT 0" in each for each in kept)
     assert not any("SELECT 1" in each for each in kept)
     execute_prepared(cursor, "SELECT 1")

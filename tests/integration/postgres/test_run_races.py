@@ -9,8 +9,8 @@ import pytest
 from support import DEADLINE, connected, iso, until, utc
 
 from scheduler.commands import apply_results
-from scheduler.commands.apply_batch import execute
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_batch import apply_commands
+from scheduler.commands.apply_results import record_results
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.run import replace
 from scheduler.emitting.source import BatchTimes, EmissionTime
@@ -44,7 +44,8 @@ def due_jobs(consumer, session, count):
     """Claim so many tracked jobs, and decide what they emit."""
     for _ in range(count):
         body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=-1)), "run": {}}
-        execute(consumer, [parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)], SOON)
+        command = parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)
+        apply_commands(consumer, [command], SOON)
     source = DueJobs()
     claim = source.claim(session, 100, FROM_THE_BOTTOM)
     emissions = [source.decide(job, claim.claimed_at) for job in claim.things]
@@ -56,7 +57,7 @@ def due_jobs(consumer, session, count):
 
 def succeed(consumer, emission):
     body = {"event_id": emission.event_id, "attempt": 1, "status": "succeeded"}
-    return execute_results(consumer, [parse_result("result", json.dumps(body).encode())], SOON)
+    return record_results(consumer, [parse_result("result", json.dumps(body).encode())], SOON)
 
 
 def settle(source, session, emissions, at, receipt=Receipt.CONFIRMED):
@@ -78,7 +79,7 @@ def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url
     failed = parse_result("result", json.dumps(
         {"event_id": emission.event_id, "attempt": 1, "status": "failed", "retry": False}
     ).encode())
-    assert execute_results(consumer, [failed], SOON) == ["recorded"]
+    assert record_results(consumer, [failed], SOON) == ["recorded"]
     finish(session)
     look, other = apply_results.lock_finished, connect(database_url, "other")
 
@@ -90,7 +91,7 @@ def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url
         return found
 
     monkeypatch.setattr(apply_results, "lock_finished", looked)
-    assert execute_results(consumer, [failed], SOON) == ["unchanged"]
+    assert record_results(consumer, [failed], SOON) == ["unchanged"]
     other.close()
     assert statuses(database_url) == {}
     with connected(database_url) as connection, connection.cursor() as cursor:
@@ -103,18 +104,18 @@ def test_the_same_retry_through_two_consumers_at_once(database_url, session, con
     source.record(session, [emission], at)
     settle(source, session, [emission], at)
     given_up = {"event_id": emission.event_id, "attempt": 1, "status": "failed", "retry": False}
-    execute_results(consumer, [parse_result("result", json.dumps(given_up).encode())], SOON)
+    record_results(consumer, [parse_result("result", json.dumps(given_up).encode())], SOON)
     finish(session)
     retry = parse_command("retry", json.dumps({"event_id": emission.event_id}).encode(), max_payload_bytes=1000)
     look, other = store.lock_finished, connect(database_url, "other")
 
     def looked(cursor, ids):
         monkeypatch.setattr(store, "lock_finished", look)
-        assert [each.status for each in execute(other, [retry], SOON)] == ["scheduled"]
+        assert [each.status for each in apply_commands(other, [retry], SOON)] == ["scheduled"]
         return look(cursor, ids)
 
     monkeypatch.setattr(store, "lock_finished", looked)
-    assert [each.status for each in execute(consumer, [retry], SOON)] == ["unchanged"]
+    assert [each.status for each in apply_commands(consumer, [retry], SOON)] == ["unchanged"]
     other.close()
     assert statuses(database_url) == {emission.event_id: ["waiting", 1, 0]}
 
@@ -214,7 +215,7 @@ def test_of_two_cancels_at_once_one_ends_the_runs(session, consumer):
     settle(source, session, [emission], at)
     body = json.dumps({"id": emission.job.id}).encode()
     cancels = [parse_command("cancel", body, max_payload_bytes=1000) for _ in range(2)]
-    assert [each.status for each in execute(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
+    assert [each.status for each in apply_commands(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
 
 
 def test_after_an_outage_no_unheard_worker_is_lost(database_url, session, consumer):
@@ -222,7 +223,7 @@ def test_after_an_outage_no_unheard_worker_is_lost(database_url, session, consum
     source.record(session, [emission], at)
     settle(source, session, [emission], at)
     running = {"event_id": emission.event_id, "attempt": 1, "status": "running", "heartbeat": 25}
-    execute_results(consumer, [parse_result("result", json.dumps(running).encode())], SOON)
+    record_results(consumer, [parse_result("result", json.dumps(running).encode())], SOON)
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE runs SET alive_until = now() - interval '1 second', "
                        "wake_at = now() - interval '1 second'")

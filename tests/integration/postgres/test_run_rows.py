@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from support import DEADLINE, connected
 
-from scheduler.commands.apply_results import execute_results
+from scheduler.commands.apply_results import record_results
 from scheduler.commands.decide_commands import decide_result
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
@@ -73,7 +73,7 @@ def test_a_retry_wakes_producers_that_skip_an_empty_runs_table(database_url):
             save(opened, {}, {}, {run.event_id: run})
         connection.commit()
         failed = Result(run.event_id, run.attempt, ResultStatus.FAILED, retry_in=IDLE_SECONDS - 0.5)
-        assert execute_results(connection, [failed], timedelta(seconds=0.6)) == ["recorded"]
+        assert record_results(connection, [failed], timedelta(seconds=0.6)) == ["recorded"]
         assert "runs" in woken.wait(DEADLINE)
 
 
@@ -102,9 +102,9 @@ def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
     with connected(database_url) as connection, connection.cursor() as opened:
         save(opened, {}, {}, {run.event_id: run for run in runs})
         connection.commit()
-        told = execute_results(connection, [*results[:3], results[0]], timedelta(0))
+        told = record_results(connection, [*results[:3], results[0]], timedelta(0))
         for each in (*results[3:], results[3]):
-            told += execute_results(connection, [each], timedelta(0))
+            told += record_results(connection, [each], timedelta(0))
         assert told[:4] == told[4:]
         found = lock(opened, [run.event_id for run in runs])
         together, alone = (
@@ -124,7 +124,7 @@ def test_an_unencodable_result_is_rejected_alone(latin1_database):
         connection.commit()
         for run, word, stored in zip(runs, ("caf\\u00e9", "\\u20ac"), (True, False), strict=True):
             told = Result(run.event_id, run.attempt, ResultStatus.RUNNING, output=f'"{word}"')
-            [verdict] = execute_results(connection, [told], timedelta(0))
+            [verdict] = record_results(connection, [told], timedelta(0))
             assert (verdict == "recorded") is stored, verdict
 
 

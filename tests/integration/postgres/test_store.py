@@ -13,7 +13,7 @@ from commands import EXAMPLES, histories
 from hypothesis import HealthCheck, given, settings
 from support import DEADLINE, connected
 
-from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_batch import apply_commands
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import COMMAND_MODELS
@@ -46,7 +46,7 @@ def row(url, job_id):
 
 def one_by_one(connection, commands):
     for each in commands:
-        execute(connection, [each], SOON)
+        apply_commands(connection, [each], SOON)
 
 
 def check(url, history, seed):
@@ -54,7 +54,7 @@ def check(url, history, seed):
     try:
         expected_id = uuid4()
         for each in history:
-            execute(connections[0], [incoming(expected_id, *each)], SOON)
+            apply_commands(connections[0], [incoming(expected_id, *each)], SOON)
         expected = row(url, expected_id)
         shuffled = random.Random(seed)
         orders = list(itertools.permutations(history))
@@ -63,7 +63,7 @@ def check(url, history, seed):
             # One consumer, one by one; one consumer, one batch; three consumers at once.
             one, batch, many = uuid4(), uuid4(), uuid4()
             one_by_one(connections[0], [incoming(one, *each) for each in commands])
-            execute(connections[0], [incoming(batch, *each) for each in commands], SOON)
+            apply_commands(connections[0], [incoming(batch, *each) for each in commands], SOON)
             with ThreadPoolExecutor(3) as pool:
                 parts = [[incoming(many, *each) for each in commands[n::3]] for n in range(3)]
                 list(pool.map(one_by_one, connections, parts))
@@ -93,13 +93,13 @@ def test_the_lookup_is_skipped_after_a_batch_of_new_jobs(database_url):
     first, second, third = ([uuid4() for _ in range(store.MANY)] for _ in range(3))
     with closing(connect(database_url, "test")) as session:
         for ids in (first, second):
-            assert {each.status for each in execute(session, requests(ids), SOON)} == {"scheduled"}
+            assert {each.status for each in apply_commands(session, requests(ids), SOON)} == {"scheduled"}
         with transaction(session) as cursor:
             assert store.lock(cursor, list(map(str, first)), requested=True) == {}, "it looked"
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hoped twice"
             store.save(cursor, {}, {})
         mixed = [*third[:-2], *first[:2]]
-        told = [each.status for each in execute(session, requests(mixed), SOON)]
+        told = [each.status for each in apply_commands(session, requests(mixed), SOON)]
         assert told == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
         with transaction(session) as cursor:
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "too few"
@@ -123,7 +123,8 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
         command = COMMAND_MODELS["request"](id=job_id, job_type="a", run_at="2027-01-01T00:00:00Z")
         return Incoming(command, str(command.id), **extra)
 
-    answers = execute(connection, [request(good), request(bad, payload="{not json"), request(uuid4())], SOON)
+    batch = [request(good), request(bad, payload="{not json"), request(uuid4())]
+    answers = apply_commands(connection, batch, SOON)
     assert [type(each) is Rejected for each in answers] == [False, True, False]
     assert "Postgres cannot store it" in str(answers[1])
     assert row(database_url, good)["status"] == "pending"
@@ -144,7 +145,7 @@ def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url, monk
     def work(part):
         connection = connect(database_url, "test")
         for start in range(0, len(part), 5):
-            execute(connection, part[start : start + 5], SOON)
+            apply_commands(connection, part[start : start + 5], SOON)
         connection.close()
 
     threads = [threading.Thread(target=work, args=(commands[n::8],)) for n in range(8)]
@@ -165,15 +166,15 @@ def test_producers_are_woken_for_due_and_unchanged_jobs(database_url):
     try:
         with closing(Wakeup(database_url, "listening")) as woken:
             assert woken.wait(0) == {}
-            execute(connection, [requests[later]], SOON)
+            apply_commands(connection, [requests[later]], SOON)
             # Wake-ups arrive in commit order: one from the other would arrive first.
             with connected(database_url) as by_hand, by_hand.cursor() as cursor:
                 cursor.execute("SELECT pg_notify('scheduler_wakeup', %s)", (f"jobs {LAST.isoformat()}",))
             assert woken.wait(DEADLINE) == {"jobs": LAST}
-            execute(connection, [requests[soon]], SOON)
+            apply_commands(connection, [requests[soon]], SOON)
             assert "jobs" in woken.wait(DEADLINE)
             # The same again changes nothing, but its lock may have kept a producer away.
-            execute(connection, [requests[soon]], SOON)
+            apply_commands(connection, [requests[soon]], SOON)
             assert "jobs" in woken.wait(DEADLINE)
     finally:
         connection.close()
@@ -182,7 +183,7 @@ def test_producers_are_woken_for_due_and_unchanged_jobs(database_url):
 def test_an_unencodable_command_is_rejected_alone(latin1_database):
     connection = connect(latin1_database, "test")
     good, bad = uuid4(), uuid4()
-    answers = execute(connection, [
+    answers = apply_commands(connection, [
         incoming(job_id, "request", 1, {"job_type": name, "run_at": "2027-06-01T00:00:00Z"})
         for job_id, name in ((good, "café"), (bad, "€"))
     ], SOON)
@@ -220,7 +221,7 @@ def test_a_cancel_leaves_the_open_run_of_another_tenant_alone(database_url):
             )
         with closing(connect(database_url, "test")) as storing:
             cancel = Incoming(COMMAND_MODELS["cancel"](id=job_id, tenant="two"), job_id, tenant="two")
-            [verdict] = execute(storing, [cancel], SOON)
+            [verdict] = apply_commands(storing, [cancel], SOON)
         cursor.execute("SELECT tenant, status FROM runs ORDER BY tenant")
         assert cursor.fetchall() == [("one", "running"), ("two", "cancelled")]
     assert verdict.status == "cancelled"

@@ -39,7 +39,7 @@ def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
 
 
 def test_unacknowledged_bytes_are_bounded(amqp_url, host, monkeypatch):
-    monkeypatch.setattr(inbox_module, "MOST_BYTES", most := 200_000)
+    monkeypatch.setattr(inbox_module, "MAX_BYTES", most := 200_000)
     choose = random.Random(11)
     # Long runs of small commands let the window grow; then large ones come, in one frame and in several.
     sizes = [10] * 300 + [choose.choice([10, 20_000, 140_000, 500_000]) for _ in range(60)] + [10] * 200
@@ -77,7 +77,7 @@ def test_unacknowledged_bytes_are_bounded(amqp_url, host, monkeypatch):
 
 
 def test_deliveries_in_flight_keep_their_order_while_the_window_closes(amqp_url, host, monkeypatch):
-    monkeypatch.setattr(inbox_module, "MOST_BYTES", 500_000)
+    monkeypatch.setattr(inbox_module, "MAX_BYTES", 500_000)
     # Of eight large commands, each in several frames, the fourth is one too many; the others are in flight.
     sizes = [10] * 33 + [140_000] * 20
     for at, size in enumerate(sizes):
@@ -200,7 +200,7 @@ def test_set_aside_messages_do_not_use_the_window(amqp_url, host):
 
 
 def test_set_aside_messages_are_bounded(amqp_url, host, monkeypatch):
-    monkeypatch.setattr(inbox_module, "MOST_SET_ASIDE", 10)
+    monkeypatch.setattr(inbox_module, "MAX_SET_ASIDE", 10)
     for at in range(100):
         host.publish("request", b"%d" % at)
     link = Link(amqp_url, "test")

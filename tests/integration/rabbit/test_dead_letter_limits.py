@@ -8,11 +8,11 @@ from support import until
 
 from scheduler.rabbit import topology
 from scheduler.rabbit.dead_letter_queue import PAGE_BYTES, SHOWN_BYTES, DeadLetterQueue
-from scheduler.rabbit.dead_letter_reader import MOST_BYTES
+from scheduler.rabbit.dead_letter_reader import MAX_BYTES
 from scheduler.views.dead_letters import dead_view
 
 LARGE = 1_300_000  # about the longest body of a rejected command, if tenants are strangers
-NUMBER = MOST_BYTES // LARGE + 15
+NUMBER = MAX_BYTES // LARGE + 15
 
 
 @pytest.fixture(params=["quorum", "classic"])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from scheduler.api.coalesced_reads import LEAST_SECONDS, MOST_SECONDS, SHARE, CoalescedReads
+from scheduler.api.coalesced_reads import MAX_SECONDS, MIN_SECONDS, SHARE, CoalescedReads
 
 
 class Looks:
@@ -43,10 +43,10 @@ def test_concurrent_callers_share_one_query():
 
 
 @pytest.mark.parametrize(("takes", "kept"), [
-    (0.0, LEAST_SECONDS), (LEAST_SECONDS, LEAST_SECONDS / SHARE), (1000.0, MOST_SECONDS),
+    (0.0, MIN_SECONDS), (MIN_SECONDS, MIN_SECONDS / SHARE), (1000.0, MAX_SECONDS),
 ])
 def test_a_result_is_cached_for_a_while(takes, kept):
-    kept = min(kept, MOST_SECONDS)
+    kept = min(kept, MAX_SECONDS)
 
     async def main():
         looks = Looks()

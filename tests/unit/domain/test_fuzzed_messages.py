@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_rejection_cost import NOW
 
-from scheduler.commands.apply_delayed import read_delayed
+from scheduler.commands.apply_delayed import parse_delayed_delivery
 from scheduler.commands.command_replies import reply_to
-from scheduler.commands.parse_deliveries import read_command, read_result
+from scheduler.commands.parse_deliveries import parse_command_delivery, parse_result_delivery
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, define
 from scheduler.domain.message_parser import id_in_body
@@ -26,7 +26,7 @@ from tests.call_count import CallCount
 COMMANDS = {key: model.__name__ for key, model in COMMAND_MODELS.items()}
 RESULTS = {key: model.__name__ for key, model in RESULT_MODELS.items()}
 MOST = 262_144
-MOST_CALLS = 50_000  # about 10 ms
+MAX_CALLS = 50_000  # about 10 ms
 HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
          HealthCheck.function_scoped_fixture]
 short = settings(max_examples=60, deadline=None, suppress_health_check=HASTE, derandomize=True)
@@ -56,7 +56,7 @@ def delivery(key: str, body: bytes, properties: dict) -> Delivery:
 def read(key: str, body: bytes, properties: dict) -> object:
     """Parse a message like a consumer, up to the stored job or the reply."""
     came = delivery(key, body, properties)
-    reader = read_result if key in RESULTS else read_command
+    reader = parse_result_delivery if key in RESULTS else parse_command_delivery
     found = reader(came, max_payload_bytes=MOST)
     if isinstance(found, Incoming) and isinstance(found.command, ScheduleRequest):
         try:
@@ -78,7 +78,7 @@ def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixt
     assert all(isinstance(each.field, str) and each.field.isascii() for each in found.problems), found.problems
     with CallCount(builtins=True) as calls:
         read(key, body, properties)
-    assert calls.count < MOST_CALLS + len(body), body
+    assert calls.count < MAX_CALLS + len(body), body
 
 
 # An instant that does not exist, and such.
@@ -141,6 +141,6 @@ def table(entries: list[tuple[bytes, int, bytes]]) -> bytes:
 @given(st.lists(ENTRIES, max_size=4).map(table) | st.binary(max_size=60), st.booleans())
 def test_a_delayed_message_is_read_or_rejected(raw, redelivered):
     came = Delivery(1, "a", pika.BasicProperties(), str(uuid4()).encode(), redelivered, len(raw), raw)
-    found = read_delayed(came, exchange="x", frame_max=131_072)
+    found = parse_delayed_delivery(came, exchange="x", frame_max=131_072)
     if isinstance(found, Rejected):
         assert not any("internal error" in each.problem for each in found.problems)

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from scheduler.commands.apply_delayed import read_delayed
+from scheduler.commands.apply_delayed import parse_delayed_delivery
 from scheduler.commands.command_replies import reply_to
-from scheduler.domain.errors import MOST_PROBLEMS, Rejected
+from scheduler.domain.errors import MAX_PROBLEMS, Rejected
 from scheduler.domain.jobs.definition import define
 from scheduler.domain.message_parser import id_in_body, parse_command, parse_result, parse_worker
 from scheduler.domain.recurrence.preview import preview
@@ -22,7 +22,7 @@ ID = str(uuid4())
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 SIZE = 100_000
 LEAST = 10_000  # bytes: a smaller input is compared with a valid command of this size
-MOST_RATIO = 20  # about 5 is usual; the defects that these tests are for had 50 to 500
+MAX_RATIO = 20  # about 5 is usual; the defects that these tests are for had 50 to 500
 TIMES = 3
 
 Work = Callable[[bytes], object]
@@ -64,7 +64,8 @@ def previewed(body: bytes) -> object:
 
 def delayed(table: bytes) -> object:
     raw = struct.pack(">HI", 1 << 13, len(table)) + table
-    read = read_delayed(Delivery(1, "a", NOTHING, b"", False, len(raw), raw), exchange="x", frame_max=131_072)
+    delivery = Delivery(1, "a", NOTHING, b"", False, len(raw), raw)
+    read = parse_delayed_delivery(delivery, exchange="x", frame_max=131_072)
     if isinstance(read, Rejected):
         raise read
     return read
@@ -189,13 +190,13 @@ def ratio(name: str) -> float:
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_rejection_costs_no_more_than_its_size_deserves(name):
-    assert ratio(name) < MOST_RATIO
+    assert ratio(name) < MAX_RATIO
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_few_problems_are_reported(name):
     error = rejected(*INPUTS[name])
-    assert len(error.problems) <= MOST_PROBLEMS + 1
+    assert len(error.problems) <= MAX_PROBLEMS + 1
     assert len(str(error)) < 20_000
 
 
@@ -203,7 +204,7 @@ def test_the_others_are_counted():
     error = rejected(command, request(**many("job_typ{:06}", 19)))
     said = [each.problem for each in error.problems]
     assert sum("did you mean" in each for each in said) == 3
-    assert said[-1] == f"and {SIZE // 19 - MOST_PROBLEMS:,} more"
+    assert said[-1] == f"and {SIZE // 19 - MAX_PROBLEMS:,} more"
     assert error.problems[-1].field == "body"
 
 

@@ -54,7 +54,7 @@ class Publisher:
     """Returns these receipts, then CONFIRMED."""
 
     lost = "gone"
-    straggled = False
+    has_overtaken = False
 
     def __init__(self, *receipts):
         self.receipts = list(receipts)

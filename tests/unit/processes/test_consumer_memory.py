@@ -5,7 +5,7 @@ import gc
 import pika
 import pytest
 
-from scheduler.commands.parse_deliveries import read_command
+from scheduler.commands.parse_deliveries import parse_command_delivery
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.rabbit.delivery_parser import Delivery
@@ -19,7 +19,7 @@ from scheduler.rabbit.delivery_parser import Delivery
 def test_a_command_leaves_no_reference_cycle(body):
     def read():
         delivery = Delivery(1, "request", pika.BasicProperties(), body, redelivered=False, size=0)
-        delivery.read = read_command(delivery, max_payload_bytes=1000)
+        delivery.read = parse_command_delivery(delivery, max_payload_bytes=1000)
 
     def alive():
         """Count only the objects of a command: other threads of the tests leave cycles too."""

@@ -16,7 +16,7 @@ def direct(node: bytes, tag: bytes = b"\x83Xv", tail: bytes = bytes(12), key: st
     return f"amq.rabbitmq.reply-to.{process}.{key}"
 
 
-@pytest.mark.parametrize("addresses", [ReplyAddresses(), ReplyAddresses(["a"]), ReplyAddresses(strangers=True)])
+@pytest.mark.parametrize("addresses", [ReplyAddresses(), ReplyAddresses(["a"]), ReplyAddresses(untrusted=True)])
 def test_generated_addresses_are_allowed(addresses):
     assert addresses.allow(GENUINE, "acme")
     assert addresses.allow(direct(b"generated@7"), None)
@@ -34,7 +34,7 @@ def test_other_direct_addresses_are_not_allowed(name):
 
 
 def test_the_number_of_nodes_is_limited_for_each_user():
-    addresses = ReplyAddresses(strangers=True)
+    addresses = ReplyAddresses(untrusted=True)
     known = [direct(b"reply@%d" % number) for number in range(MAX_NODES)]
     assert all(addresses.allow(name, "acme") for name in known)
     assert not addresses.allow(direct(b"reply@99"), "acme")
@@ -45,4 +45,4 @@ def test_the_number_of_nodes_is_limited_for_each_user():
 def test_a_client_is_the_verified_user_or_else_the_queue():
     assert ReplyAddresses().client("queue", "acme") == "acme"
     assert ReplyAddresses().client("queue", None) == "queue"
-    assert ReplyAddresses(strangers=True).client("queue", None) == ""
+    assert ReplyAddresses(untrusted=True).client("queue", None) == ""

@@ -129,7 +129,7 @@ def test_without_any_confirm_nothing_is_set_aside():
     confirms = EventConfirms(channel, sent(event(0), event(1)), ())
     assert not confirms.settled()
     assert confirms.wait(0.0) == [Receipt.UNKNOWN] * 2
-    assert not confirms.straggled
+    assert not confirms.has_overtaken
     assert channel.asked
 
 

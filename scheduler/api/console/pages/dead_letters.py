@@ -10,7 +10,7 @@ from scheduler.api.console.formatting import count
 from scheduler.api.console.list_filters import address, parse_filters
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, SiteParam, Visitor, redirect_to
-from scheduler.api.dead_letters import MOST_AT_ONCE, DeadFilter
+from scheduler.api.dead_letters import MAX_AT_ONCE, DeadFilter
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.views.dead_letters import DeadView
@@ -29,7 +29,7 @@ async def dead_page(request: Request, site: SiteParam, who: Visitor, after: str 
     event_ids = [str(letter["event_id"]) for letter in letters if letter["event_id"]]
     return site.page(request, "dead.html", {
         "who": who, "page": "dead", "letters": letters, "filters": dict.fromkeys(_FILTERS) | filters,
-        "filtered": bool(filters), "matched": page.matched, "most": MOST_AT_ONCE,
+        "filtered": bool(filters), "matched": page.matched, "most": MAX_AT_ONCE,
         "names": await site.services.reads.run_names(event_ids),
         "statuses": await site.services.reads.run_statuses(event_ids), "incomplete": page.incomplete,
         "next": address("/dead", filters, {"after": page.next}) if page.next else None,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from scheduler.api.console.list_filters import address
 from scheduler.api.console.site import ConsoleRoute, SiteParam, Visitor
 from scheduler.api.identity import Permission, check
-from scheduler.postgres.console_queries import MOST_OF_TENANT, MOST_TENANTS, TenantRow, list_tenants
+from scheduler.postgres.console_queries import MAX_OF_TENANT, MAX_TENANTS, TenantRow, list_tenants
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 
@@ -24,7 +24,7 @@ async def tenants_page(request: Request, site: SiteParam, who: Visitor) -> Respo
         failing[str(group["tenant"])] += int(group["dead"])
     return site.page(request, "tenants.html", {
         "who": who, "page": "tenants", "tenants": [_row(row, failing[row.tenant]) for row in rows],
-        "cut": len(rows) >= MOST_TENANTS, "most": MOST_OF_TENANT,
+        "cut": len(rows) >= MAX_TENANTS, "most": MAX_OF_TENANT,
     })
 
 

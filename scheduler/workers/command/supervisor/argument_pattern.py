@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 
 CHECK_SECONDS = 2
-MOST_CHARACTERS = 10_000  # of one argument
+MAX_CHARACTERS = 10_000  # of one argument
 _MATCHED, _FAILED = 0, 1
 
 
@@ -19,8 +19,8 @@ def argument_problem(pattern: str | None, arguments: Sequence[str]) -> str | Non
     """Return the problem with the arguments; None if each matches as a whole."""
     if pattern is None or not arguments:
         return None
-    if any(len(argument) > MOST_CHARACTERS for argument in arguments):
-        return f"an argument has more than {MOST_CHARACTERS:,} characters, the limit for argument_pattern"
+    if any(len(argument) > MAX_CHARACTERS for argument in arguments):
+        return f"an argument has more than {MAX_CHARACTERS:,} characters, the limit for argument_pattern"
     pid = os.fork()
     if pid == 0:
         _match(pattern, arguments)

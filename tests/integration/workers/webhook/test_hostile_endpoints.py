@@ -22,14 +22,14 @@ from scheduler.settings import Settings
 from scheduler.workers.webhook import address_guard, exchange, http_call
 from scheduler.workers.webhook.http_call import WebhookCaller
 from scheduler.workers.webhook.request import WebhookRequest
-from scheduler.workers.webhook.response import MOST_BODY
+from scheduler.workers.webhook.response import MAX_BODY
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 MANY = b"x" * 65536
 BOMB = zlib.compress(b"\x00" * 100_000_000, 9)
-MOST_GROWTH = 60 * 1024 * 1024
+MAX_GROWTH = 60 * 1024 * 1024
 LONG = 120  # seconds: the machine is busy with all of them at once
 TIMEOUT = 900  # the longest that a job may ask for; a call that lasts so long fails the test by its deadline
 
@@ -162,11 +162,11 @@ def test_each_hostile_endpoint_has_a_clear_outcome_in_bounded_memory(worker, hos
     for name, (_, _, _, words) in HOSTILE.items():
         assert words is None or words in told[name]["error"], (name, told[name])
         assert told[name].get("retry", True)
-        assert len(told[name].get("output", {}).get("body", "").encode()) <= 3 * MOST_BODY
-    assert len(told["endless body"]["output"]["body"]) == MOST_BODY
+        assert len(told[name].get("output", {}).get("body", "").encode()) <= 3 * MAX_BODY
+    assert len(told["endless body"]["output"]["body"]) == MAX_BODY
     assert told["HTTP/1.0"]["output"]["body"] == "old"
     assert "retry_in" not in told["an odd Retry-After"]
-    assert peak - before < MOST_GROWTH
+    assert peak - before < MAX_GROWTH
     until(lambda: host.channel.queue_declare("scheduler_webhooks", passive=True).method.message_count == 0, "acks")
 
 

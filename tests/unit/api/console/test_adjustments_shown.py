@@ -7,7 +7,7 @@ import pytest
 from scheduler.api.console.adjustment_description import describe_adjustments
 from scheduler.api.console.occurrence_rows import preview_rows
 from scheduler.api.console.year_calendar import build_year, year_of_calendar
-from scheduler.api.console.year_plan import MOST_PLANNED, plan_year
+from scheduler.api.console.year_plan import MAX_PLANNED, plan_year
 from scheduler.domain.calendars import EffectiveCalendar, content_text
 from scheduler.domain.calendars import business_calendar as parsed
 from scheduler.domain.jobs.definition import Incoming
@@ -85,7 +85,7 @@ def test_a_year_of_a_dense_job_is_bounded():
     assert days[date(2026, 12, 2)].title == "Wed 2 Dec 2026: 1,440 runs planned"
     assert days[date(2027, 5, 3)].title == "Mon 3 May 2027: 1,440 runs planned"
     assert days[date(2027, 5, 8)].title == "Sat 8 May 2027: closed"
-    assert MOST_PLANNED < 366 * 1440
+    assert MAX_PLANNED < 366 * 1440
 
 
 def test_the_year_of_a_calendar():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.api.console.payload_inputs import MOST_INPUTS, payload_inputs
+from scheduler.api.console.payload_inputs import MAX_INPUTS, payload_inputs
 
 
 def inputs(properties, **more):
@@ -37,4 +37,4 @@ def test_another_schema_has_no_inputs_or_plain_ones(schema):
 
 
 def test_the_number_of_inputs_is_bounded():
-    assert len(inputs({f"p{number}": {"type": "string"} for number in range(500)})) == MOST_INPUTS
+    assert len(inputs({f"p{number}": {"type": "string"} for number in range(500)})) == MAX_INPUTS

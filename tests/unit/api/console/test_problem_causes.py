@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.api.console.broadcaster import LiveSnapshot
-from scheduler.api.console.problem_causes import MOST_CAUSES, causes_of, problem_sentence
+from scheduler.api.console.problem_causes import MAX_CAUSES, causes_of, problem_sentence
 from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import Backlog
 
@@ -98,5 +98,5 @@ def test_a_flooding_tenant_is_a_cause_if_others_wait_too():
 
 def test_the_four_most_important_are_shown():
     refused = [refusal(jobs=number, problem=f"nack: {number}") for number in range(1, 7)]
-    assert len(texts(snapshot(refused=refused))) == MOST_CAUSES
+    assert len(texts(snapshot(refused=refused))) == MAX_CAUSES
     assert texts(snapshot(refused=refused))[0] == "Nack: 6: 6 jobs"

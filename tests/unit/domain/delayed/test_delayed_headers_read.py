@@ -10,7 +10,7 @@ from commands import EXAMPLES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.commands.apply_delayed import read_delayed
+from scheduler.commands.apply_delayed import parse_delayed_delivery
 from scheduler.domain.delayed.delay import (
     DELAY_HEADERS,
     MAX_DELAY,
@@ -106,7 +106,7 @@ properties = st.fixed_dictionaries({}, optional={
 
 def arrived(raw, *, redelivered=False):
     delivery = Delivery(1, "key", pika.BasicProperties(), b"body", redelivered=redelivered, size=0, raw=raw)
-    return read_delayed(delivery, exchange="exit", frame_max=FRAME)
+    return parse_delayed_delivery(delivery, exchange="exit", frame_max=FRAME)
 
 
 @given(numbers(), st.lists(st.tuples(names, others), max_size=3), st.lists(st.tuples(names, others), max_size=3),

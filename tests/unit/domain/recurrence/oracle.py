@@ -21,7 +21,7 @@ SPANS = {
     "MINUTELY": timedelta(days=2),
     "SECONDLY": timedelta(hours=2),
 }
-MOST_WALLS = 200
+MAX_WALLS = 200
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
@@ -60,11 +60,11 @@ def expand(text, dtstart, zone, freq):
     walls = []
     # ValueError: "invalid combination of interval and other parameters", that is, it never fires
     with _until(end, freq), suppress(_EnoughError, ValueError):
-        for wall in islice(dateutil.rrule.rrulestr(text, dtstart=dtstart), MOST_WALLS):
+        for wall in islice(dateutil.rrule.rrulestr(text, dtstart=dtstart), MAX_WALLS):
             if wall > end:
                 break
             walls.append(wall)
-    if len(walls) == MOST_WALLS:
+    if len(walls) == MAX_WALLS:
         end = walls[-1]
     # A wall time inside a gap may be overtaken by one that the clock shows right after it.
     cut = min(end.replace(tzinfo=zone_info(zone), fold=fold).astimezone(UTC) for fold in (0, 1))

@@ -20,7 +20,7 @@ from scheduler.domain.runs.run import (
     FINAL,
     FIRST_KEPT,
     LAST_KEPT,
-    MOST_UNANNOUNCED,
+    MAX_UNANNOUNCED,
     AttemptOutcome,
     FinishedAttempt,
     Occurrence,
@@ -383,7 +383,7 @@ def test_unannounced_ends_limit_retries():
             break
         keep_unannounced_ends({EVENT: run}, after_retry)
         run = cancel_run(after_retry[EVENT], T)
-    assert len(run.unannounced) == MOST_UNANNOUNCED
+    assert len(run.unannounced) == MAX_UNANNOUNCED
     assert {each.status for each in run.unannounced} == {RunStatus.CANCELLED}
 
 

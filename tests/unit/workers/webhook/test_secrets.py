@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from scheduler.workers.webhook.redaction import Redaction
-from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse
+from scheduler.workers.webhook.response import MAX_BODY, WebhookResponse
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -135,9 +135,9 @@ def test_a_value_across_the_cut_leaves_no_beginning(charset, secrets_before):
     wide = 2 if charset == "utf-16le" else 1
     start = (value + " ") * secrets_before
     for shift in (0, 1, 5, len(value) - 1, len(value)):
-        text = start + "." * (MOST_BODY // wide - len(start) - shift) + value * 3
+        text = start + "." * (MAX_BODY // wide - len(start) - shift) + value * 3
         redaction = Redaction([value])
-        body = text.encode(charset)[: MOST_BODY + redaction.longest]
+        body = text.encode(charset)[: MAX_BODY + redaction.longest]
         answer = WebhookResponse(200, value,
                                  {"content-type": f"a/b; charset={charset}", "echo": value, value: "x"}, body,
                         0.1, redaction)
@@ -145,4 +145,4 @@ def test_a_value_across_the_cut_leaves_no_beginning(charset, secrets_before):
         assert "s3cr" not in output
         assert "x1y2" not in output
         assert answer.phrase() == "200 ***"
-        assert len(answer.output()["body"]) <= MOST_BODY
+        assert len(answer.output()["body"]) <= MAX_BODY

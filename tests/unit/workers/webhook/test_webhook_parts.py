@@ -10,7 +10,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.domain.runs.result import OUTPUT_BYTES
 from scheduler.settings import load
 from scheduler.workers.attempt import _json
-from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse, decide_outcome, retry_after
+from scheduler.workers.webhook.response import MAX_BODY, WebhookResponse, decide_outcome, retry_after
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 NEW, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -113,7 +113,7 @@ def test_retry_after(text, seconds):
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"\x01", b'"', b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\n"])
 def test_whatever_a_body_holds_its_output_fits(byte):
-    body = (byte * MOST_BODY)[:MOST_BODY]
+    body = (byte * MAX_BODY)[:MAX_BODY]
     headers = {f"h{n}": byte.decode("latin-1") * 60 for n in range(200)}
     output = decide_outcome(WebhookResponse(500, "x", headers, body, 1.0), "a", 1, NOW).output
     assert len(_json(output)) < OUTPUT_BYTES
