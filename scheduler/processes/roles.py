@@ -77,8 +77,8 @@ def _import_object(path: str | Callable[..., Any]) -> Any:
 WORKERS = {kind: f"scheduler.workers.{kind}.service:{kind.capitalize()}Worker" for kind in TARGETS}
 ROLES = {role.name: role for role in (
     ProcessRole("consumer", "Store commands: AMQP → Postgres.",
-         ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
-          "scheduler.processes.consumer:DelayConsumer"),
+         ("scheduler.processes.consumer:Consumer", "scheduler.processes.results_consumer:ResultsConsumer",
+          "scheduler.processes.delay_consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True, notifies=True),
     ProcessRole("producer", "Publish due events: Postgres → AMQP.",
          ("scheduler.processes.producer:Producer", "scheduler.processes.replanner:Replanner"),
