@@ -146,10 +146,19 @@ def behind(stack, database_url, amqp_url):
     broker.close()
 
 
-def test_a_worker_may_reconnect_after_the_producer(behind, host):
+def begun_before_an_outage(up, host, stack):
+    """Have a worker begin an event, and wait until its report cannot be delivered again."""
+    event = begun(up, host)
+    vhost = up.env["AMQP_URL"].rpartition("/")[2]
+    listing = ("list_queues", "-q", "-p", vhost, "--no-table-headers", "messages_unacknowledged")
+    until(lambda: set(stack.rabbitmq.ctl(*listing).split()) == {"0"}, "every message is acknowledged")
+    return event
+
+
+def test_a_worker_may_reconnect_after_the_producer(behind, host, stack):
     sidecar, broker = behind
     up = sidecar.up()
-    event = begun(up, host)
+    event = begun_before_an_outage(up, host, stack)
     broker.cut()
     for process in up.processes:
         until(lambda: process.http("/readyz")[0] != 200, "it notices the outage")  # noqa: B023 - at once
@@ -164,10 +173,10 @@ def test_a_worker_may_reconnect_after_the_producer(behind, host):
     finishes_first_attempt(up, host, event)
 
 
-def test_a_worker_that_died_during_an_outage_of_the_broker_is_noticed_when_it_is_back(behind, host):
+def test_a_worker_that_died_during_an_outage_of_the_broker_is_noticed_when_it_is_back(behind, host, stack):
     sidecar, broker = behind
     up = sidecar.up()
-    event = begun(up, host)
+    event = begun_before_an_outage(up, host, stack)
     broker.cut()
     expire(up, event)
     broker.restore()

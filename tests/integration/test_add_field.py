@@ -38,7 +38,7 @@ from scheduler.api.console.job_summary import job_context
 from scheduler.views.jobs import request_fields
 from scheduler.client import commands
 from scheduler.client.handlers import Due
-from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_batch import apply_commands
 from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import ScheduleDue
 from scheduler.emitting.source import EmissionTime
@@ -57,7 +57,7 @@ migrate(url)
 fields = {"run_at": datetime.now(UTC) - timedelta(hours=1), "note": "n\\u00f6te"}
 body = commands.request(job_id, "a", None, fields).body(lambda: datetime.now(UTC))
 with closing(connect(url, "test")) as connection:
-    execute(connection, [parse_command("request", body, max_payload_bytes=1000)], timedelta(0))
+    apply_commands(connection, [parse_command("request", body, max_payload_bytes=1000)], timedelta(0))
     row = find_job(connection, job_id)
 source = DueJobs()
 with closing(ClaimSession(url, "test")) as session:
