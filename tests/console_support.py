@@ -202,7 +202,7 @@ class Visit:
 
     def bear(self, status: str) -> None:
         """Forget what the browser notes of a page with that status, which was meant."""
-        self.complaints = [each for each in self.complaints if f"status of {status}" not in each]
+        self.complaints = [complaint for complaint in self.complaints if f"status of {status}" not in complaint]
 
     def close(self) -> None:
         with suppress(Exception):
@@ -233,8 +233,11 @@ def faults(page: Page) -> list[str]:
     # By the debugger's own door: the page's policy lets no script in that is not the console's.
     page.evaluate(axe() + "; 0")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{each['id']}: {each['help']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"
-            for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    return [
+        f"{violation['id']}: {violation['help']}: "
+        + json.dumps([node["html"][:200] for node in violation["nodes"][:3]])
+        for violation in found["violations"] if violation["impact"] in {"serious", "critical"}
+    ]
 
 
 ROOT = Path(__file__).parents[1]

@@ -32,7 +32,7 @@ class Collector:
 
     def _take(self, request: Any) -> None:
         for resource in request.resource_spans:
-            names = {each.key: each.value.string_value for each in resource.resource.attributes}
+            names = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
             for scope in resource.scope_spans:
                 self.spans.extend(scope.spans)
                 self.by_service.extend((names["service.name"], span) for span in scope.spans)

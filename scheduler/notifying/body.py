@@ -31,7 +31,7 @@ def build_request(
     """Return the signed request; the same notifications have the same `webhook-id`."""
     message_id = str(uuid5(_ID_SPACE, " ".join(map(_id, notifications))))
     body = json.dumps({
-        "id": message_id, "sent_at": rfc3339(now), "notifications": [_item(each) for each in notifications],
+        "id": message_id, "sent_at": rfc3339(now), "notifications": list(map(_item, notifications)),
         "more": more,
     }, ensure_ascii=False).encode("utf-8", "replace")
     timestamp = str(int(now.timestamp()))

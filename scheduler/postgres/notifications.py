@@ -78,7 +78,9 @@ class NotificationSession:
         """Record that these were sent."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("notifications/mark_sent"), {
-                "keys": [each.key for each in notifications], "sinces": [each.since for each in notifications]})
+                "keys": [notification.key for notification in notifications],
+                "sinces": [notification.since for notification in notifications],
+            })
 
     def close(self) -> None:
         """Close the connection, so that another replica leads."""

@@ -242,11 +242,11 @@ class Sidecar:
         """
         taken: list[HostEvent] = []
         left: list[HostEvent] = []
-        for each in self._events:
-            wanted = each.routing_key == routing_key or (
-                beginning is not None and each.routing_key.startswith(beginning)
+        for event in self._events:
+            wanted = event.routing_key == routing_key or (
+                beginning is not None and event.routing_key.startswith(beginning)
             )
-            (taken if wanted else left).append(each)
+            (taken if wanted else left).append(event)
         self._events = left
         return taken
 

@@ -55,7 +55,8 @@ def test_kubernetes_has_the_same_route_and_receiver():
     [inhibit], [ours_inhibit] = KUBERNETES["inhibitRules"], SHIPPED["inhibit_rules"]
     for theirs, name in (("sourceMatch", "source_matchers"), ("targetMatch", "target_matchers")):
         assert [f'{m["name"]}{m["matchType"]}"{m["value"]}"' for m in inhibit[theirs]] == ours_inhibit[name]
-    assert [each["name"] for each in KUBERNETES["receivers"]] == [each["name"] for each in SHIPPED["receivers"]]
+    assert [receiver["name"] for receiver in KUBERNETES["receivers"]] == [
+        receiver["name"] for receiver in SHIPPED["receivers"]]
 
 
 def test_every_alert_that_silences_others_and_every_silenced_one_exists():

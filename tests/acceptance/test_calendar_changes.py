@@ -59,7 +59,7 @@ def test_replanning_emits_nothing_twice_and_applies_on_missed(sidecar, host):
     [late] = host.due()
     assert (late["job_id"], late["moved"]) == (waiting, ["calendar"])
     events = [json.loads(host.get(queue)[2]) for _ in range(2)]
-    assert {each["job_id"] for each in events} == {emitted, waiting}
+    assert {event["job_id"] for event in events} == {emitted, waiting}
     assert sidecar.job(emitted)["occurrence"] == 1
     assert host.drain("mainapp_due") == []
 

@@ -282,9 +282,9 @@ def test_commands_without_issued_at_apply_in_queue_order(host, sidecar):
     ids = [str(uuid4()) for _ in range(700)]
     # Long stretches about different jobs, which go side by side, and others about few.
     steps = [
-        (chance.choice(["request", "cancel"]), each)
+        (chance.choice(["request", "cancel"]), choice)
         for few in (700, 3, 700, 700, 40, 700)
-        for each in chance.choices(ids[:few], k=600)
+        for choice in chance.choices(ids[:few], k=600)
     ]
     last = {each: kind for kind, each in steps}
     link = Link(sidecar.amqp_url, "test")

@@ -258,7 +258,7 @@ def test_a_dead_workers_command_is_killed_and_rerun_elsewhere(fleet, host):
     fleet.offer(text).ready()
     (fleet.folder / f"go-{moved}").touch()
     run = fleet.run(moved, "succeeded")
-    assert [each["outcome"] for each in run["attempts"]] == ["lost", "succeeded"]
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["lost", "succeeded"]
 
 
 def test_a_disconnected_worker_finishes_and_reports_after_reconnecting(fleet, host, stack):
@@ -272,7 +272,7 @@ def test_a_disconnected_worker_finishes_and_reports_after_reconnecting(fleet, ho
         proxy.freeze()
         (fleet.folder / f"go-{ends}").touch()
         until(lambda: not Path(f"/proc/{at_work[ends]}").exists(), "the end of one command without a report")
-        assert [each["outcome"] for each in fleet.run(given_up, "waiting")["attempts"]] == ["lost"]
+        assert [attempt["outcome"] for attempt in fleet.run(given_up, "waiting")["attempts"]] == ["lost"]
         assert Path(f"/proc/{at_work[given_up]}").exists(), "who is cut off works on"
         proxy.thaw()
         run = fleet.run(ends, "succeeded")
@@ -293,7 +293,7 @@ def test_a_duplicate_event_starts_one_command(fleet, host):
     pids(fleet)
     _, properties, body = host.get(copies)
     host.publish("command.job", body, exchange="schedule.work", message_id=properties.message_id)
-    [left, *_] = until(lambda: [line["event"] for each in workers for line in each.lines
+    [left, *_] = until(lambda: [line["event"] for worker in workers for line in worker.lines
                                 if line["event"].startswith(("command not started", "no reply to `running`"))],
                        "the second worker to skip the event, or to get no reply within five seconds")
     (fleet.folder / f"go-{twice}").touch()

@@ -175,22 +175,22 @@ def test_it_leaves_no_process_file_or_shared_memory_behind(how, temporary):
     with dev(*([] if how else ["--for", "6"]), TMPDIR=str(temporary)) as (process, _):
         def family():
             members = psutil.Process(process.pid).children(recursive=True)
-            words = [word for each in members if alive(each) for word in each.cmdline()]
+            words = [word for member in members if alive(member) for word in member.cmdline()]
             return members if any("report written" in word for word in words) else None
 
         members = until(family, "the sample command runs")
-        segments = shared_memory({each.pid for each in members})
+        segments = shared_memory({member.pid for member in members})
         assert list(temporary.iterdir())
         if how:
             process.send_signal(how)
         process.communicate(timeout=2 * DEADLINE)
     if how != signal.SIGKILL:  # then it is complete when the command returns
-        assert not [each for each in members if alive(each)]
+        assert not [member for member in members if alive(member)]
         assert not list(temporary.iterdir())
-    until(lambda: not [each for each in members if alive(each)], "all processes are gone")
+    until(lambda: not [member for member in members if alive(member)], "all processes are gone")
     until(lambda: not list(temporary.iterdir()), "all files are gone")
-    assert not segments & shared_memory({each.pid for each in members})
-    assert not {each for each in set(Path("/dev/shm").iterdir()) - before if "scheduler" in each.name}
+    assert not segments & shared_memory({member.pid for member in members})
+    assert not {path for path in set(Path("/dev/shm").iterdir()) - before if "scheduler" in path.name}
 
 
 def alive(process):

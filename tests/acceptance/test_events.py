@@ -123,7 +123,7 @@ def test_pause_resume_and_trigger(host, sidecar):
     first, second = iso(utc(hours=1)), iso(utc(hours=2))
     for issued_at in (first, second, second):
         host.publish("trigger", {"id": far, "issued_at": issued_at})
-    assert len({each["event_id"] for each in host.due(2)}) == 2
+    assert len({event["event_id"] for event in host.due(2)}) == 2
     until(lambda: sidecar.job(far)["occurrence"] == 3, "both triggers are settled")
     assert host.drain("mainapp_due") == []
 

@@ -146,4 +146,4 @@ def test_the_lines_for_a_cron_user(sidecar, host, tmp_path):
             os.killpg(shell.pid, signal.SIGTERM)
             shell.wait(DEADLINE)
     assert (run["status"], run["output"]["exit_code"]) == ("succeeded", 0)
-    assert [each.name for each in cache.iterdir()] == ["new"]
+    assert [path.name for path in cache.iterdir()] == ["new"]

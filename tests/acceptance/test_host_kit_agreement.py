@@ -11,7 +11,9 @@ from support import DEADLINE, until
 from scheduler.client import job_id
 from scheduler.testing import Sidecar
 
-OWNER = {str(job_id(each.__name__, number)): each.__name__ for each in SCENARIOS for number in range(20)}
+OWNER = {
+    str(job_id(scenario.__name__, number)): scenario.__name__ for scenario in SCENARIOS for number in range(20)
+}
 TIMELESS = {"emitted_at", "started_at", "finished_at", "deadline"}
 LEAD, END = 6, 5  # beats before and after `t`
 BEATS = (1, 2, 4, 8)  # seconds
@@ -148,7 +150,10 @@ def twice(sidecar, host):
         sidecar.sql("DELETE FROM jobs")
         sidecar.sql("DELETE FROM runs")
         host.drain("mainapp_due")
-    return [(each.__name__, in_process(each, start, t, beat), real.stories[each.__name__]) for each in SCENARIOS]
+    return [
+        (scenario.__name__, in_process(scenario, start, t, beat), real.stories[scenario.__name__])
+        for scenario in SCENARIOS
+    ]
 
 
 def test_the_test_kit_agrees_with_the_real_sidecar(twice):

@@ -237,7 +237,7 @@ def test_an_attempt_is_not_lost_while_its_result_is_set_aside(host, sidecar, rep
     assert replies.take() == [("result", "recorded")]
     [row] = until(lambda: sidecar.sql("SELECT attempts FROM run_history WHERE event_id = %s", event["event_id"]),
                   "the run in the history")
-    assert [each["outcome"] for each in row["attempts"]] == ["succeeded"]
+    assert [attempt["outcome"] for attempt in row["attempts"]] == ["succeeded"]
 
 
 def test_the_api_answers_503_for_a_locked_job_and_serves_others(sidecar):

@@ -70,7 +70,7 @@ def watched(scene, tmp_path_factory):
     prometheus.wait("count(up == 1) >= 4")
     yield sidecar, prometheus
     prometheus.stop()
-    assert all(code in (0, -9) for code in sidecar.close()), [each.raw[-5:] for each in sidecar.processes]
+    assert all(code in (0, -9) for code in sidecar.close()), [process.raw[-5:] for process in sidecar.processes]
 
 
 def put_to_work(host):

@@ -94,7 +94,7 @@ def test_an_unbound_route_delays_no_other_event(up, host):
     assert job["last_problem"] == (
         "returned: no queue is bound to schedule.events for the routing key due.exports.slow"
     )
-    producer = next(each for each in up.processes if each.role == "producer")
+    producer = next(process for process in up.processes if process.role == "producer")
     assert producer.logged("events not delivered")["routing_key"] == "due.exports.slow"
     late = host.listen("schedule.events", "due.exports.slow")
     [(_, _, body)] = take(host, late)
@@ -112,7 +112,7 @@ def test_an_unbound_route_delays_no_other_event(up, host):
 ])
 def test_invalid_priorities_routes_and_tenants_are_named(fields, field):
     refused = Sidecar().request(id=uuid4(), job_type="a", run_at=iso(utc()), **fields)
-    assert [each.field for each in refused.errors] == [field], refused
+    assert [error.field for error in refused.errors] == [field], refused
 
 
 @pytest.mark.usefixtures("up")

@@ -46,7 +46,7 @@ def test_a_cancelled_run_ends_once_and_a_late_success_still_counts(sidecar, host
     assert [each["run"]["attempt"] for each in map(json.loads, host.drain("mainapp_due"))] == []
     assert api.post(f"/runs/{event_id}/cancel").status == 409
     entries = api.get("/audit", kind="run", id=event_id, action="cancel").json["items"]
-    assert [(each["who"], each["via"], each["after"]["status"]) for each in entries] == [
+    assert [(entry["who"], entry["via"], entry["after"]["status"]) for entry in entries] == [
         ("admin of all", "api", "cancelled")]
 
 

@@ -91,7 +91,7 @@ def test_a_failure_after_a_cancel_is_recorded_and_the_run_stays_cancelled(sideca
     assert [asked(host, "result", failed)["status"] for _ in range(2)] == ["recorded", "unchanged"]
     run = finished(up, event)
     assert (run["status"], run["error"]) == ("cancelled", "no")
-    assert [(each["outcome"], each["error"]) for each in run["attempts"]] == [("failed", "no")]
-    assert [json.loads(each)["status"] for each in host.drain(listening)] == ["cancelled"]
+    assert [(attempt["outcome"], attempt["error"]) for attempt in run["attempts"]] == [("failed", "no")]
+    assert [json.loads(event)["status"] for event in host.drain(listening)] == ["cancelled"]
     report(host, event, "succeeded")
     assert json.loads(host.get(listening)[2])["status"] == "succeeded"

@@ -48,5 +48,5 @@ def test_a_dead_run_is_listed_retried_and_exported(sidecar, host):
         return [json.loads(line) for line in lines]
 
     [run] = until(exported, "it in the history")
-    assert [each["outcome"] for each in run["attempts"]] == ["failed", "failed", "succeeded"]
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["failed", "failed", "succeeded"]
     assert run["output"] == {"receipt": 7}

@@ -48,7 +48,7 @@ def test_a_succeeded_run_is_announced_and_archived(up, host):
     }.items()
     row = finished(up, event)
     assert (row["status"], row["worker"], row["attempt"]) == ("succeeded", "w1", 1)
-    assert [each["outcome"] for each in row["attempts"]] == ["succeeded"]
+    assert [attempt["outcome"] for attempt in row["attempts"]] == ["succeeded"]
 
 
 def test_a_failing_run_is_retried_until_dead_then_replayed(up, host):
@@ -79,12 +79,12 @@ def test_a_silent_worker_is_detected_and_another_finishes(up, host):
     [second] = host.due()
     report(host, second, "succeeded", worker="lives")
     row = finished(up, first)
-    ended = [(each["outcome"], each["worker"]) for each in row["attempts"]]
+    ended = [(attempt["outcome"], attempt["worker"]) for attempt in row["attempts"]]
     assert ended == [("lost", "dies"), ("succeeded", "lives")]
 
 
 def test_after_a_database_outage_heartbeats_are_read_before_expiry(up, host):
-    consumer, producer = (each.popen for each in up.processes)
+    consumer, producer = (process.popen for process in up.processes)
     tracked(host)
     [event] = host.due()
     report(host, event, "running", worker="w", heartbeat=3600)
@@ -172,9 +172,9 @@ def test_a_malformed_result_and_an_impossible_policy_are_rejected_with_their_rea
     replies = host.channel.queue_declare("", exclusive=True).method.queue
     body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=1)), "run": {"max_attempts": 101}}
     host.publish("request", body, reply_to=replies)
-    assert [each["field"] for each in json.loads(host.get(replies)[2])["errors"]] == ["run.max_attempts"]
+    assert [error["field"] for error in json.loads(host.get(replies)[2])["errors"]] == ["run.max_attempts"]
     host.publish("retry", {"event_id": str(uuid4())}, reply_to=replies)
-    assert [each["field"] for each in json.loads(host.get(replies)[2])["errors"]] == ["event_id"]
+    assert [error["field"] for error in json.loads(host.get(replies)[2])["errors"]] == ["event_id"]
 
 
 def test_long_errors_and_outputs_are_truncated(up, host):

@@ -130,7 +130,7 @@ def test_a_killed_workers_run_is_finished_by_another(sidecar, host, staff, amqp_
         worker.communicate()
     staff(1, lambda event: event.run.attempt)
     [row] = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")
-    ended = [(each["outcome"], each["worker"], each.get("output")) for each in row["attempts"]]
+    ended = [(attempt["outcome"], attempt["worker"], attempt.get("output")) for attempt in row["attempts"]]
     assert ended == [("lost", "dies", None), ("succeeded", "w0", "2")]
 
 

@@ -83,7 +83,7 @@ def test_unstarted_overdue_and_lost_attempts_are_retried(up, host, ask):
     until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt > 2"), "the attempts that were never started are lost")
     ask("cancel", id=job)
     [row] = until(lambda: up.sql("SELECT * FROM run_history"), "its end")
-    assert {each["outcome"] for each in row["attempts"]} == {"timed_out"}
+    assert {attempt["outcome"] for attempt in row["attempts"]} == {"timed_out"}
     # The broker drops attempts that can no longer start.
     until(lambda: host.channel.queue_declare("mainapp_due", passive=True).method.message_count == 0, "no event")
     request(host, {"timeout": 1, "backoff": [0]})
@@ -92,7 +92,7 @@ def test_unstarted_overdue_and_lost_attempts_are_retried(up, host, ask):
     [again] = host.due()
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
     [row] = up.sql("SELECT attempts FROM runs")
-    assert [(each["outcome"], each["worker"]) for each in row["attempts"]] == [("timed_out", "slow")]
+    assert [(attempt["outcome"], attempt["worker"]) for attempt in row["attempts"]] == [("timed_out", "slow")]
     ask("result", **said(again, "succeeded"))
     until(lambda: not up.sql("SELECT 1 FROM runs"), "its end")
     # The newest `running` decides about heartbeats, and its silence is noticed long before the time limit.
@@ -103,7 +103,7 @@ def test_unstarted_overdue_and_lost_attempts_are_retried(up, host, ask):
     [again] = host.due()
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
     [row] = up.sql("SELECT attempts FROM runs")
-    assert [(each["outcome"], each["worker"]) for each in row["attempts"]] == [("lost", "silent")]
+    assert [(attempt["outcome"], attempt["worker"]) for attempt in row["attempts"]] == [("lost", "silent")]
 
 
 @pytest.mark.usefixtures("up")
@@ -200,6 +200,6 @@ def test_results_for_untracked_or_unknown_events_are_ignored(up, host, ask):
     # An hour later they are dropped and counted.
     up.sql("UPDATE runs SET noted_at = noted_at - interval '1 hour', wake_at = wake_at - interval '1 hour'")
     until(lambda: not up.sql("SELECT 1 FROM runs"), "the results of unknown events dropped")
-    producer = next(each for each in up.processes if each.role == "producer")
+    producer = next(process for process in up.processes if process.role == "producer")
     until(lambda: producer.metric("scheduler_results_unknown_total") == 6, "their count")
     assert up.sql("SELECT 1 FROM run_history") == []

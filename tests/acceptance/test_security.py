@@ -226,13 +226,13 @@ def test_failures_show_no_password(database_url, amqp_url, stack):
         assert host.due()
         host.close()
         shown = []
-        for each in sidecar.processes:
-            each.ready()
-            shown += [each.http(path)[1] for path in ("/metrics", "/readyz", "/livez", "/")]
-            shown.append(Path(f"/proc/{each.popen.pid}/cmdline").read_text(encoding="utf-8"))
+        for process in sidecar.processes:
+            process.ready()
+            shown += [process.http(path)[1] for path in ("/metrics", "/readyz", "/livez", "/")]
+            shown.append(Path(f"/proc/{process.popen.pid}/cmdline").read_text(encoding="utf-8"))
     finally:
         sidecar.close()
-    shown += [line for each in sidecar.processes for line in each.raw]
+    shown += [line for process in sidecar.processes for line in process.raw]
     with connected(database_url) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT application_name || query FROM pg_stat_activity")

@@ -77,14 +77,14 @@ def test_each_argument_matches_the_pattern_as_a_whole(ended):
 
 def test_a_tenant_sees_counts_and_the_offers_that_it_may_use(sidecar, worker):
     api = start_api(sidecar)
-    until(lambda: [each for each in api.get("/replicas").json["items"] if each["role"] == "worker"], "the worker")
+    until(lambda: [item for item in api.get("/replicas").json["items"] if item["role"] == "worker"], "the worker")
 
     def shown(tenant) -> dict:
         answer = Api.as_(api, "viewer", tenant).get("/replicas")
         for hidden in (worker.lines[0].get("host", "host"), str(worker.popen.pid), '"pid"', '"host"', "port",
                        '"busy"', '"id"'):
             assert hidden not in answer.body.decode()
-        return {each["role"]: each for each in answer.json["items"]}
+        return {item["role"]: item for item in answer.json["items"]}
 
     until(lambda: len(shown("acme")) == 4, "a heartbeat of each role")
     for tenant, offers in (("acme", ["command.acmes", "command.shared", "webhooks"]),
@@ -95,8 +95,8 @@ def test_a_tenant_sees_counts_and_the_offers_that_it_may_use(sidecar, worker):
         assert (found["producer"]["count"], found["consumer"]["count"], found["api"]["count"]) == (1, 1, 1)
         page = api.as_("operator", tenant).page("/jobs/new")
         listed = {each for each in ("own", "acmes", "shared") if f'<option value="{each}">' in page}
-        assert listed == {each.removeprefix("command.") for each in offers if each != "webhooks"}
-    whole = next(each for each in api.get("/replicas").json["items"] if each["role"] == "worker")
+        assert listed == {offer.removeprefix("command.") for offer in offers if offer != "webhooks"}
+    whole = next(item for item in api.get("/replicas").json["items"] if item["role"] == "worker")
     assert whole["pid"] == worker.popen.pid
     assert sorted(whole["offers"]) == ["command.acmes", "command.own", "command.shared", "webhooks"]
 

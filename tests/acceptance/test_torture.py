@@ -18,4 +18,4 @@ def attacks(tmp_path_factory):
 @pytest.mark.parametrize(("theme", "seed"), [("calm", 1), ("past", 4), ("locks", 303)])
 def test_a_theme_finds_nothing(attacks, theme, seed):
     violations = attacks.run(draw(theme, seed))
-    assert not violations, "\n".join(f"{each.rule}: {each.text}" for each in violations)
+    assert not violations, "\n".join(f"{violation.rule}: {violation.text}" for violation in violations)

@@ -66,7 +66,7 @@ def attempts(up, event):
         return up.sql("SELECT attempts FROM run_history WHERE event_id = %s", event["event_id"])
 
     [row] = until(there, "the run in the history")
-    return [each["outcome"] for each in row["attempts"]]
+    return [attempt["outcome"] for attempt in row["attempts"]]
 
 
 def alive_for_long(up, event):
@@ -96,7 +96,7 @@ def test_a_stalled_consumer_with_delivered_results_delays_expiry(sidecar, host):
     """The broker drops it after some time; then the other one reads them."""
     sidecar.env["AMQP_URL"] += "?heartbeat=1"
     up = sidecar.up(consumers=2)
-    first, second = (each.popen for each in up.processes[:2])
+    first, second = (process.popen for process in up.processes[:2])
     events = [begun(up, host) for _ in range(2)]
     for each in (first, second):
         each.send_signal(signal.SIGSTOP)

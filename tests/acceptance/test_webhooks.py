@@ -87,7 +87,7 @@ def test_a_webhook_is_signed_retried_and_announced(worked, host, server):
 
     kept = "SELECT attempts FROM run_history WHERE event_id = %s"  # a moment after its end was announced
     attempts = until(lambda: worked.sql(kept, event["event_id"]), "the run in the history")[0]["attempts"]
-    assert [each["outcome"] for each in attempts] == ["failed", "failed", "succeeded"]
+    assert [attempt["outcome"] for attempt in attempts] == ["failed", "failed", "succeeded"]
     assert "returned 500" in attempts[0]["error"]
     said = "".join(worked.worker.raw)
     assert "s3cr3t-token" not in said
@@ -109,6 +109,6 @@ def test_permanent_webhook_failures_are_dead_with_a_reason(worked, host, server)
         event = finished(host, done)
         assert (event["status"], event["attempts"]) == ("dead", 1)
         assert jobs.pop(event["job_id"]) in event["error"]
-    assert [each.target for each in server.received] == ["/gone"]
+    assert [event.target for event in server.received] == ["/gone"]
     requests = "scheduler_webhook_requests_total"
     until(lambda: f'{requests}{{class="refused"}} 1.0' in worked.worker.http("/metrics")[1], "the refusal counted")

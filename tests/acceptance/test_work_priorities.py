@@ -53,7 +53,7 @@ def test_a_high_webhook_overtakes_low_ones_that_wait(sidecar, host, gate):
         seen = len(gate.received)
         gate.permits.release()
         until(lambda seen=seen: len(gate.received) > seen, "the next call")
-    assert [each.target for each in gate.received].count("/high") == 1
+    assert [event.target for event in gate.received].count("/high") == 1
     gate.permits.release(1000)
     until(lambda: len(gate.calls("/low")) >= LOW, "every low webhook: none starves")
 

@@ -97,6 +97,6 @@ def _match(key: str, name: str | None, job_type: str, status: str, tenant: str) 
 
 async def _calendars(site: Site, who: Identity, text: str) -> list[Match]:
     calendars = (await site.services.calendars.list_all(who, 100)).items
-    return [Match("calendar", address(f"/calendars/{each.name}", {"tenant": each.tenant}), each.name,
-                  "for all tenants" if each.tenant == "*" else f"of {each.tenant}", tenant=each.tenant)
-            for each in calendars if text.lower() in each.name.lower()][:MOST]
+    return [Match("calendar", address(f"/calendars/{calendar.name}", {"tenant": calendar.tenant}), calendar.name,
+                  "for all tenants" if calendar.tenant == "*" else f"of {calendar.tenant}", tenant=calendar.tenant)
+            for calendar in calendars if text.lower() in calendar.name.lower()][:MOST]

@@ -26,7 +26,7 @@ def late_cause(row: JobRow, pulse: SystemSnapshot | None, now: datetime) -> str:
         again = f"; next attempt {relative(job.retry_at, now)}" if job.retry_at and job.retry_at > now else ""
         problem = problem_sentence(row.beside.last_problem or "")
         return f"{problem}, refused {count(job.retries, 'time')}{again}"
-    producers = [each for each in (pulse.replicas if pulse else ()) if each["role"] == "producer"]
-    if pulse is not None and not any(alive(each, pulse.at) for each in producers):
+    producers = [replica for replica in (pulse.replicas if pulse else ()) if replica["role"] == "producer"]
+    if pulse is not None and not any(alive(producer, pulse.at) for producer in producers):
         return "No producer is running"
     return "Waits behind others: more is due than is emitted"

@@ -105,7 +105,7 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
         ids, following, emitted, folded_into = zip(*found.passed, strict=True)
         yield query("jobs/settle_other"), times | {
             "ids": array(ids), "following": array(map(_moment, following)),
-            "emitted": array("1" if each else "0" for each in emitted),
+            "emitted": array("1" if confirmed else "0" for confirmed in emitted),
             "folded_into": array(map(_moment, folded_into)),
         }
     if found.adjusted:
@@ -129,7 +129,7 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
     if found.failed:
         ids, seconds, due_at, problems = zip(*found.failed, strict=True)
         yield query("jobs/settle_failed"), {
-            "ids": array(ids), "delays": array("NULL" if each is None else str(each) for each in seconds),
+            "ids": array(ids), "delays": array("NULL" if delay is None else str(delay) for delay in seconds),
             "due_at": array(map(_moment, due_at)), "problems": list(problems),
         }
 

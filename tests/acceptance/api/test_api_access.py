@@ -103,7 +103,7 @@ def test_a_tenant_token_creates_jobs_only_for_its_tenant(served):
     assert (answer.status, answer.errors) == (422, {"tenant": "must be acme, or left out"})
     capital = api.post("/jobs", {"job_type": "a", "run_at": "2099-01-01T00:00:00Z", "tenant": "ACME"})
     assert capital.status == 422
-    assert {each["tenant"] for each in api.get("/jobs").json["items"]} == {"acme"}
+    assert {item["tenant"] for item in api.get("/jobs").json["items"]} == {"acme"}
     assert api.get("/jobs", tenant="other").json["items"] == []
 
 
@@ -135,8 +135,8 @@ def test_a_retry_naming_another_tenant_is_rejected(served):
 def test_too_many_requests_get_429(sidecar):
     api = start_api(sidecar, SCHEDULER_API_RATE="1")
     answers = [api.get("/jobs", limit=1) for _ in range(30)]
-    assert {each.status for each in answers} == {200, 429}
-    refused = next(each for each in answers if each.status == 429)
+    assert {answer.status for answer in answers} == {200, 429}
+    refused = next(answer for answer in answers if answer.status == 429)
     assert int(refused.headers["Retry-After"]) >= 1
     assert api.as_("viewer").get("/jobs").status == 200  # another token has a bucket of its own
 

@@ -97,7 +97,7 @@ def test_occurrences_and_previews_use_a_stored_calendar(shared, api):
     fields = {"rrule": "FREQ=DAILY", "run_at": "2027-12-23T09:00:00Z", "calendar": "de", "on_closed": "next"}
     job = api.job(**fields)
     page = api.get(f"/jobs/{job['id']}/occurrences", count=2).json
-    assert [each["utc"] for each in page["items"]] == ["2027-12-23T09:00:00Z", "2027-12-26T09:00:00Z"]
+    assert [item["utc"] for item in page["items"]] == ["2027-12-23T09:00:00Z", "2027-12-26T09:00:00Z"]
     assert [(each["nominal_at"], each["reason"]) for each in page["skipped"]] == [
         ("2027-12-24T09:00:00Z", "merged"), ("2027-12-25T09:00:00Z", "merged")]
     preview = api.post("/preview", fields | {"count": 2})

@@ -24,7 +24,7 @@ def test_audit_entries_name_the_author_and_the_changes(api, served):
     assert other.post(f"/jobs/{job['id']}/pause").json["updated_by"] == "bob"
     other.post(f"/jobs/{job['id']}/pause")  # changes no more than when it was said
     entries = served.as_("admin", job["tenant"]).get("/audit").json["items"]
-    told = [(each["action"], each["who"], each["via"], each["kind"], each["id"]) for each in entries]
+    told = [(entry["action"], entry["who"], entry["via"], entry["kind"], entry["id"]) for entry in entries]
     maker = job["created_by"]
     assert told[-3:] == [
         ("pause", "bob", "api", "job", job["id"]), ("request", maker, "api", "job", job["id"]),
@@ -47,7 +47,7 @@ def test_amqp_commands_are_audited(amqp, served):
     paused, made = admin.get("/audit").json["items"]
     assert (made["via"], made["action"], made["id"], made["who"]) == ("amqp", "request", body["id"], None)
     assert (paused["via"], paused["action"], paused["after"]) == ("amqp", "pause", {"status": "paused"})
-    assert [each["action"] for each in admin.get("/audit", id=body["id"]).json["items"]] == ["pause", "request"]
+    assert [item["action"] for item in admin.get("/audit", id=body["id"]).json["items"]] == ["pause", "request"]
 
 
 def test_the_audit_is_paged_and_filtered(api, served):
@@ -58,11 +58,11 @@ def test_the_audit_is_paged_and_filtered(api, served):
     seen, after = [], None
     while True:
         page = admin.get("/audit", limit=3, after=after).json
-        seen += [each["id"] for each in page["items"]]
+        seen += [item["id"] for item in page["items"]]
         after = page["next"]
         if after is None:
             break
     assert len(seen) == len(set(seen)) == 7
-    assert seen == [each["id"] for each in admin.get("/audit").json["items"]]
+    assert seen == [item["id"] for item in admin.get("/audit").json["items"]]
     assert admin.get("/audit", action="pause").json["items"] == []
     assert len(admin.get("/audit", via="api", kind="job", who=f"operator of {tenant}").json["items"]) == 7

@@ -17,7 +17,7 @@ def producer(shared):
 
 
 def statuses(api, **query):
-    return sorted(each["status"] for each in api.get("/jobs", **query).json["items"])
+    return sorted(item["status"] for item in api.get("/jobs", **query).json["items"])
 
 
 def test_bulk_actions_change_all_matching_jobs(api):
@@ -67,7 +67,7 @@ def test_a_tenant_can_run_two_bulk_actions_at_a_time(api, shared):
 
 def test_a_bulk_action_stops_when_its_client_disconnects(api, shared):
     tenant = api.job(job_type="x")["tenant"]
-    process = next(each for each in shared.processes if each.role == "api")
+    process = next(process for process in shared.processes if process.role == "api")
     tries = itertools.count(1)
 
     def ended(number):
@@ -128,9 +128,9 @@ def test_a_run_is_reported_dead_and_retried(api, served):
     failed = {"attempt": 1, "status": "failed", "error": "no such card", "output": {"code": 7}}
     dead = api.post(f"/runs/{event}/result", failed)
     assert (dead.json["status"], dead.json["error"], dead.json["output"]) == ("dead", "no such card", {"code": 7})
-    assert [each["outcome"] for each in dead.json["attempts"]] == ["failed"]
+    assert [attempt["outcome"] for attempt in dead.json["attempts"]] == ["failed"]
     assert api.get(f"/jobs/{job['id']}").json["last_run_status"] == "dead"
-    assert [each["event_id"] for each in api.get("/runs", status="dead").json["items"]] == [event]
+    assert [item["event_id"] for item in api.get("/runs", status="dead").json["items"]] == [event]
     assert api.post(f"/runs/{event}/retry").json["status"] == "waiting"
     until(lambda: api.get(f"/runs/{event}").json["status"] == "delivered", "the second attempt")
     late = api.post(f"/runs/{event}/result", {"attempt": 1, "status": "failed"})
@@ -143,7 +143,7 @@ def test_a_run_is_reported_dead_and_retried(api, served):
     wrong = api.post(f"/runs/{event}/result", {"attempt": 0, "status": "odd"})
     assert (wrong.status, set(wrong.errors)) == (422, {"attempt", "status"})
     entries = served.as_("admin", job["tenant"]).get("/audit", kind="run").json["items"]
-    actions = [each["action"] for each in entries]
+    actions = [entry["action"] for entry in entries]
     assert (actions.count("retry"), actions.count("result")) == (2, 4)
 
 
@@ -161,7 +161,7 @@ def test_statistics_have_the_contracts_shape(api, served):
     assert api.get(f"/jobs/{due['id']}").json["last_due_at"] is not None
 
     def roles():
-        return {each["role"]: each["status"] for each in served.get("/replicas").json["items"]}
+        return {item["role"]: item["status"] for item in served.get("/replicas").json["items"]}
 
     until(lambda: roles() == {"api": "alive", "producer": "alive"}, "a heartbeat of both")
 
@@ -171,7 +171,7 @@ def test_occurrences_have_local_times_and_dst_notes(api):
     job = api.job(**fields)
     found = api.get(f"/jobs/{job['id']}/occurrences", count=3).json
     assert found["next"] is None
-    assert [each["utc"] for each in found["items"]] == [
+    assert [item["utc"] for item in found["items"]] == [
         "2099-03-07T07:30:00Z", "2099-03-08T07:30:00Z", "2099-03-09T06:30:00Z"
     ]
     assert found["items"][1]["local"] == "2099-03-08T03:30:00-04:00"

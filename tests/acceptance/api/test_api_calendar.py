@@ -29,7 +29,7 @@ def test_occurrences_outside_the_zones_range_are_shown_in_utc(served):
     for asked in ({}, {"from": EARLIEST}, {"from": LATEST}):
         assert served.get(f"/jobs/{job['id']}/occurrences", **asked).json["items"] == [last]
     every = {"every": "PT30M", "timezone": "Asia/Tokyo", "after": "9999-12-31T14:00:00Z", "count": 2}
-    assert [each["local"] for each in served.post("/preview", every).json["items"]] == [
+    assert [item["local"] for item in served.post("/preview", every).json["items"]] == [
         "9999-12-31T23:30:00+09:00", "9999-12-31T15:00:00+00:00"]
 
 
@@ -45,7 +45,7 @@ def test_a_preview_with_a_calendar_shows_what_is_moved_and_skipped(served):
     assert (item["nominal_at"], item["moved"]) == ("2026-12-25T09:00:00Z", ["calendar"])
     assert "Christmas Day" in item["note"]
     rejected = served.post("/preview", fields | {"calendar": "de"})
-    assert (rejected.status, [each["field"] for each in rejected.json["errors"]]) == (422, ["calendar"])
+    assert (rejected.status, [error["field"] for error in rejected.json["errors"]]) == (422, ["calendar"])
     plain = served.post("/preview", {"every": 60, "run_at": "2026-12-25T09:00:00Z", "count": 1}).json
     assert plain == {"items": [{"local": "2026-12-25T09:00:00+00:00", "utc": "2026-12-25T09:00:00Z", "note": ""}],
                      "next": None}

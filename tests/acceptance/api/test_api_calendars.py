@@ -44,7 +44,7 @@ def test_a_calendar_is_stored_over_amqp(shared_host, served):
     view = served.get(f"/calendars/{name}").json
     assert (view["weekend"], view["closed"], view["version"], view["jobs"]) == (["FR"], {}, 2, 0)
     entries = served.get("/audit", kind="calendar", id=name).json["items"]
-    assert [(each["action"], each["via"]) for each in entries] == [("calendar", "amqp")] * 2
+    assert [(entry["action"], entry["via"]) for entry in entries] == [("calendar", "amqp")] * 2
     assert entries[1]["after"]["closed"] == DE["closed"]
 
 
@@ -60,7 +60,7 @@ def test_a_calendar_is_put_read_and_deleted_over_rest(api):
     days = api.get("/calendars/de/days", **{"from": "2026-12-19", "to": "2026-12-26"}).json
     assert days["next"] is None
     assert days["items"][0] == {"date": "2026-12-19", "open": True, "name": "bridge day"}
-    assert [(each["open"], each["name"]) for each in days["items"][1:]] == [
+    assert [(item["open"], item["name"]) for item in days["items"][1:]] == [
         (False, None), *[(True, None)] * 4, (False, "Christmas Day"), (False, None)]
     changed = api.ask("PUT", "/calendars/de", {"weekend": ["SU"]})
     assert (changed.status, changed.json["version"], changed.json["closed"]) == (200, 2, {})
@@ -132,5 +132,5 @@ def test_calendars_are_imported_and_shown_on_the_command_line(shared, served, tm
     assert scheduler(shared, "delete", name, "--yes").returncode == 0
     assert scheduler(shared, "show", name).returncode == 1
     entries = served.get("/audit", kind="calendar", id=name).json["items"]
-    assert [(each["action"], each["via"]) for each in entries] == [
+    assert [(entry["action"], entry["via"]) for entry in entries] == [
         ("delete", "cli"), ("calendar", "cli"), ("calendar", "api"), ("calendar", "cli")]

@@ -38,7 +38,7 @@ def test_every_response_of_the_api_has_the_headers_errors_included(api):
         assert answer.status == expected, answer.body
         origin, exposed, credentials = (answer.headers[name] for name in NAMES)
         assert (origin, credentials) == (ORIGIN, None), (expected, answer.headers.items())
-        assert {each.strip() for each in exposed.split(",")} == {"ETag", "Location", "Retry-After"}
+        assert {part.strip() for part in exposed.split(",")} == {"ETag", "Location", "Retry-After"}
         assert "Origin" in answer.headers["Vary"]
 
 

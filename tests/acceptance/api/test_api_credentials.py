@@ -54,7 +54,7 @@ def test_literal_credentials_are_masked_and_kept_by_edits(sidecar, api):
     assert same.status == 200, same.body
 
     audit = api.get("/audit", id=job_id)
-    assert [each["action"] for each in audit.json["items"]] == ["request", "request"]
+    assert [item["action"] for item in audit.json["items"]] == ["request", "request"]
     assert LITERAL not in audit.body.decode()
     assert LITERAL not in json.dumps(sidecar.sql("SELECT before, after FROM audit"), default=str)
     assert LITERAL not in api.page("/audit")

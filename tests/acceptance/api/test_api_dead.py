@@ -16,7 +16,7 @@ def host(shared_host):
 def lying(api, **found):
     answer = api.get("/dead")
     assert answer.status == 200, answer.body
-    return [each for each in answer.json["items"] if all(each[name] == value for name, value in found.items())]
+    return [item for item in answer.json["items"] if all(item[name] == value for name, value in found.items())]
 
 
 def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
@@ -37,7 +37,7 @@ def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
     assert served.ask("DELETE", f"/dead/{again['id']}").status == 200
     assert lying(served, routing_key="pause") == []
     assert served.ask("DELETE", f"/dead/{again['id']}").status == 404
-    actions = [each["action"] for each in served.get("/audit", kind="dead").json["items"]]
+    actions = [item["action"] for item in served.get("/audit", kind="dead").json["items"]]
     assert actions[:2] == ["drop", "replay"]
 
 
@@ -46,7 +46,7 @@ def test_a_too_large_command_can_be_replayed_after_the_limit_is_raised(served, h
     host.publish("request", job)
     [letter] = until(lambda: lying(served, routing_key="request"), "the dead letter")
     shared.start("consumer", SCHEDULER_MAX_PAYLOAD_BYTES="1000000").ready()
-    old = next(each for each in shared.processes if each.role == "consumer")
+    old = next(process for process in shared.processes if process.role == "consumer")
     assert old.stop() == 0
     assert served.post(f"/dead/{letter['id']}/replay").status == 200
     assert shared.stored(job["id"])["job_type"] == "big"
@@ -81,7 +81,7 @@ def test_dead_letters_are_paged(served, host):
     seen, after = [], None
     while True:
         page = served.get("/dead", limit=3, after=after).json
-        seen += [each["body"] for each in page["items"] if each["routing_key"] == "page"]
+        seen += [item["body"] for item in page["items"] if item["routing_key"] == "page"]
         after = page["next"]
         if after is None:
             break

@@ -29,13 +29,13 @@ def test_delayed_messages_are_listed_shown_and_cancelled(served, shop, shared):
     pages, after = [], None
     for _ in range(3):
         page = viewer.get("/delayed", limit=2, after=after).json
-        pages += [each["id"] for each in page["items"]]
+        pages += [item["id"] for item in page["items"]]
         after = page["next"]
     assert pages == [*(str(row["id"]) for row in rows[:5]), named]
     assert after is None
-    assert [each["id"] for each in viewer.get("/delayed", routing_key="one").json["items"]] == [named]
+    assert [item["id"] for item in viewer.get("/delayed", routing_key="one").json["items"]] == [named]
     late = rows[4]["due_at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    assert [each["id"] for each in viewer.get("/delayed", since=late).json["items"]] == [str(rows[4]["id"]), named]
+    assert [item["id"] for item in viewer.get("/delayed", since=late).json["items"]] == [str(rows[4]["id"]), named]
 
     found = viewer.get(f"/delayed/{named}").json
     assert (found["body"], found["headers"], found["exchange"]) == (
@@ -94,15 +94,15 @@ def test_a_tenant_token_cannot_cancel_a_delayed_message_through_a_job(served, sh
 
 def test_only_a_default_tenant_amqp_cancel_cancels_a_delayed_message(served, shop, shared):
     messages = [str(uuid4()) for _ in range(2)]
-    for each in messages:
-        shop.send("x", b"", properties=pika.BasicProperties(message_id=each, headers={"x-delay": HOUR}))
-        until(lambda each=each: served.get(f"/delayed/{each}").status == 200, "it to be stored")
+    for message in messages:
+        shop.send("x", b"", properties=pika.BasicProperties(message_id=message, headers={"x-delay": HOUR}))
+        until(lambda message=message: served.get(f"/delayed/{message}").status == 200, "it to be stored")
     shop.publish("cancel", {"id": messages[0], "tenant": "acme"})
     shop.publish("cancel", {"id": messages[1]})
     until(lambda: served.get(f"/delayed/{messages[1]}").status == 404, "the cancel")
     assert served.get(f"/delayed/{messages[0]}").status == 200
     entries = served.get("/audit", kind="delayed").json["items"]
-    assert [(each["id"], each["via"]) for each in entries if each["id"] in messages] == [(messages[1], "amqp")]
+    assert [(entry["id"], entry["via"]) for entry in entries if entry["id"] in messages] == [(messages[1], "amqp")]
     shared.sql("DELETE FROM delayed_messages")
 
 

@@ -27,5 +27,5 @@ def test_the_first_session_creates_a_job_lists_its_runs_pauses_it_and_retries_a_
     assert done.returncode == 0, done.stdout + done.stderr
     job = api.get("/jobs").json["items"][0]
     assert (job["status"], job["job_type"], job["created_by"]) == ("paused", "hello", "admin of all")
-    actions = [each["action"] for each in api.get("/audit").json["items"]]
+    actions = [item["action"] for item in api.get("/audit").json["items"]]
     assert actions == ["retry", "result", "pause", "request"]

@@ -82,7 +82,7 @@ def many_files():
 
 @pytest.mark.usefixtures("many_files")
 def test_slow_senders_are_disconnected_and_block_no_other_client(shared, served):
-    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    port = api_port(next(process for process in shared.processes if process.role == "api"))
     slow = SlowClients(port, SLOW_CLIENTS, b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Slow: " + b"a" * 10_000)
 
     def all_are_gone():
@@ -127,7 +127,7 @@ def endless():
     (b"Content-Length: 100", lambda: [b"{"], b"408"),  # and nothing more
 ])
 def test_an_endless_body_is_cut_off(shared, served, framing, parts, status):
-    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
             + framing + b"\r\nConnection: close\r\n\r\n")
     said = raw(port, head, parts())
@@ -146,7 +146,7 @@ def test_a_client_that_sends_a_whole_too_large_body_gets_the_error(served, bytes
 @pytest.mark.usefixtures("served")
 def test_a_body_that_continues_after_the_response_closes_the_connection(shared):
     """Without Connection: close; what has no token is answered before its body's end, if it has one."""
-    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     said = raw(port, head, endless())  # returns when the server has closed the connection
     assert not said or said.startswith(b"HTTP/1.1 401"), said[:200]
@@ -155,7 +155,7 @@ def test_a_body_that_continues_after_the_response_closes_the_connection(shared):
 @pytest.mark.parametrize("part", [b"X-More: " + b"a" * 1000 + b"\r\n", b"1;" + b"a" * 1000 + b"\r\nx\r\n"])
 def test_chunk_extensions_and_trailers_are_limited(shared, served, part):
     """Trailers and chunk extensions are not part of a body; they have a separate limit."""
-    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
             + b"Transfer-Encoding: chunked\r\n\r\n" + (b"0\r\n" if part.startswith(b"X") else b""))
     said = raw(port, head, itertools.repeat(part))
@@ -173,7 +173,7 @@ def test_chunk_extensions_and_trailers_are_limited(shared, served, part):
     b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
 ])
 def test_a_non_http_request_is_rejected(shared, served, line):
-    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    port = api_port(next(process for process in shared.processes if process.role == "api"))
     said = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
     assert not said or said[9:10] in (b"3", b"4"), said[:200]  # / without a token leads to the console's log-in
     assert served.get("/health").status == 200
@@ -272,8 +272,8 @@ def test_slow_searches_return_503_and_block_no_other_request(sidecar):
         finally:
             seen.set()
         answers = [each.result() for each in waiting]
-        assert {each.status for each in answers} == {503}
-        assert all(int(each.headers["Retry-After"]) >= 1 for each in answers)
+        assert {answer.status for answer in answers} == {503}
+        assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers)
         connection.rollback()
     assert api.get("/runs").status == 200
 
@@ -288,8 +288,8 @@ def test_of_two_writers_with_the_same_etag_one_wins(api: Api):
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(write, range(8)))
-    assert sorted(each.status for each in answers) == [200] + [412] * 7
-    winner = next(each for each in answers if each.status == 200)
+    assert sorted(answer.status for answer in answers) == [200] + [412] * 7
+    winner = next(answer for answer in answers if answer.status == 200)
     assert api.get(f"/jobs/{job['id']}").json["job_type"] == winner.json["job_type"]
 
 
@@ -298,7 +298,7 @@ def test_concurrent_creates_store_a_job_once(api: Api):
     request = {"id": f"{job[:8]}-0000-4000-8000-{job[-12:]}", "job_type": "a", "run_at": "2099-01-01T00:00:00Z"}
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: api.post("/jobs", request), range(8)))
-    assert sorted(each.status for each in answers) == [200] * 7 + [201]
+    assert sorted(answer.status for answer in answers) == [200] * 7 + [201]
 
 
 def test_commands_change_the_etag_and_emissions_do_not(shared, api: Api):

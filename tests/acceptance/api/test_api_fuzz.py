@@ -100,8 +100,8 @@ PAGES, FORMS = ([
     if method in route.methods and route.path_format not in UNENDING
 ] for method in ("GET", "POST"))
 TEMPLATES = Path(console.__file__).parent / "templates"
-FIELDS = sorted({name for each in TEMPLATES.rglob("*.html")
-                 for name in re.findall(r'name="(\w+)"', each.read_text(encoding="utf-8"))})
+FIELDS = sorted({name for path in TEMPLATES.rglob("*.html")
+                 for name in re.findall(r'name="(\w+)"', path.read_text(encoding="utf-8"))})
 QUERIES = st.dictionaries(NAMES, WORDS, max_size=4)
 
 
@@ -128,7 +128,7 @@ def fetched(url: str, data: bytes | None, headers: dict[str, str]) -> tuple[int,
 def places(path: str, things: dict[str, dict[str, str]], word: str) -> Iterator[str]:
     yield path.replace("{id}", quote(word, safe="")).replace("{event_id}", quote(word, safe=""))
     if "{" in path:
-        yield from (path.format(**each) for each in things.values())
+        yield from (path.format(**thing) for thing in things.values())
 
 
 def visit(served: Api, things: dict[str, dict[str, str]], data: st.DataObject) -> None:
@@ -150,7 +150,7 @@ def visit(served: Api, things: dict[str, dict[str, str]], data: st.DataObject) -
             status, body = fetched(url, sent, headers | {"Cookie": cookie})
             # A word in the request may appear in a field of the page.
             said = (address + query + str(form)).encode()
-            hidden = body if all(each.encode() not in said for each in SECRETS.values()) else b""
+            hidden = body if all(secret.encode() not in said for secret in SECRETS.values()) else b""
             check(tenant, (role, url, form), status, hidden)
 
 

@@ -33,7 +33,7 @@ def test_each_line_is_stored_or_reported_in_order(api):
     assert [line["line"] for line in lines] == [1, 3, 4, 6, 7]
     assert lines[0] == {"line": 1, "id": first["id"], "status": "scheduled"}
     assert lines[4] == {"line": 7, "id": second["id"], "status": "scheduled"}
-    assert [[each["field"] for each in line["errors"]] for line in lines[1:4]] == [["body"], ["colour"], ["id"]]
+    assert [[error["field"] for error in line["errors"]] for line in lines[1:4]] == [["body"], ["colour"], ["id"]]
     assert all(set(line) == {"line", "errors"} for line in lines[1:4])
     assert api.get(f"/jobs/{first['id']}").json["name"] == "one"
     assert api.get(f"/jobs/{second['id']}").json["cron"] == "0 9 * * 1"
@@ -63,11 +63,11 @@ def test_imports_use_the_tokens_tenant_and_role(served):
         [answer] = send(other, body(line))
         assert answer["errors"] == [{"field": "id", "problem": "is not available"}]
     [answer] = send(acme, body(request(tenant="umbrella")))
-    assert [each["field"] for each in answer["errors"]] == ["tenant"]
+    assert [error["field"] for error in answer["errors"]] == ["tenant"]
     assert send(served, body(line | {"tenant": "acme"}))[0]["status"] == "unchanged"
     assert send(served.as_("viewer"), body(request()), 403)
     entries = served.get("/audit", kind="job", id=line["id"]).json["items"]
-    assert [(each["who"], each["via"], each["action"]) for each in entries] == [
+    assert [(entry["who"], entry["via"], entry["action"]) for entry in entries] == [
         ("operator of acme", "api", "request")]
 
 

@@ -109,14 +109,14 @@ def test_pages_continue_where_the_last_one_ended(api):
     seen, after = [], None
     while True:
         page = api.get("/jobs", limit=3, after=after).json
-        seen += [each["id"] for each in page["items"]]
+        seen += [item["id"] for item in page["items"]]
         after = page["next"]
         if after is None:
             break
     assert seen == ids[::-1]
-    assert [each["id"] for each in api.get("/jobs", job_type="list.1").json["items"]] == ids[5::-2]
+    assert [item["id"] for item in api.get("/jobs", job_type="list.1").json["items"]] == ids[5::-2]
     assert len(api.get("/jobs", q="Number 3").json["items"]) == 1
-    assert [each["id"] for each in api.get("/jobs", q=ids[2][:9].upper()).json["items"]] == [ids[2]]
+    assert [item["id"] for item in api.get("/jobs", q=ids[2][:9].upper()).json["items"]] == [ids[2]]
     assert len(api.get("/jobs", q="list.").json["items"]) == 7
     assert api.get("/jobs", q="Number 3%").json["items"] == []
 

@@ -65,7 +65,7 @@ def test_an_output_is_returned_unchanged(api, host, depth):
         assert answer.status == 200, answer.body
     run = answer.json
     assert f'"output":{lists(depth)}' in answer.body.decode()
-    assert [each["output"] for each in run["attempts"]] == [run["output"]] * 2
+    assert [attempt["output"] for attempt in run["attempts"]] == [run["output"]] * 2
     assert api.get(f"/runs/{run['event_id']}").json == run
     [listed] = api.get(f"/jobs/{job['id']}/runs").json["items"]
     assert listed | {"attempts": run["attempts"]} == run
@@ -98,12 +98,12 @@ def test_a_dead_letter_and_a_delayed_message_are_shown_as_json_or_as_text(served
     shop.close()
 
     def lying():
-        return [each for each in served.get("/dead").json["items"]
-                if each["properties"].get("correlation_id") == name]
+        return [item for item in served.get("/dead").json["items"]
+                if item["properties"].get("correlation_id") == name]
 
     [letter] = until(lying, "the dead letter")
     [listed] = until(lambda: served.get("/delayed", routing_key=name).json["items"], "the delayed message")
     for found in (letter, served.get(f"/delayed/{listed['id']}").json):
         shown = found["body"] if found["body_encoding"] == "text" else json.dumps(found["body"])
         assert shown.replace(" ", "") == body
-    assert letter["id"] in [each["id"] for each in json.loads(scheduler(shared, "dead", "list", "--json"))]
+    assert letter["id"] in [load["id"] for load in json.loads(scheduler(shared, "dead", "list", "--json"))]

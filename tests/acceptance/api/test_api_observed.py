@@ -34,10 +34,10 @@ def test_requests_are_counted_timed_and_logged_by_route(sidecar):
     assert float(metrics(process)['scheduler_api_seconds_count{route="/api/v1/jobs/{id}"}']) >= 3
 
     def lines():
-        return [each for each in list(process.lines) if each["event"] == "request" and each["status"] != BUSY]
+        return [line for line in list(process.lines) if line["event"] == "request" and line["status"] != BUSY]
 
     until(lambda: len(lines()) == 7, "a line for each")
-    shown = next(each for each in lines() if each["route"] == "/api/v1/jobs/{id}" and each["status"] == 200)
+    shown = next(line for line in lines() if line["route"] == "/api/v1/jobs/{id}" and line["status"] == 200)
     assert (shown["method"], shown["sub"], shown["client"]) == ("GET", "admin of all", "127.0.0.1")
     assert api.token not in "".join(process.raw)
 
@@ -86,7 +86,7 @@ def test_a_request_is_a_span_in_the_callers_trace_and_propagates_it(sidecar):
         made = {"job_type": "test", "run_at": "2099-01-01T00:00:00Z"}
         job = api.ask("POST", "/jobs", made, headers={"traceparent": trace}).json["id"]
         name = "POST /api/v1/jobs"
-        span = until(lambda: next((each for each in collector.spans if each.name == name), None), "its span")
+        span = until(lambda: next((span for span in collector.spans if span.name == name), None), "its span")
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
         assert sidecar.job(job)["traceparent"].split("-")[1] == TRACE
         sidecar.close()

@@ -24,7 +24,7 @@ def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, s
 
     [first] = until(runs, "its run")
     assert first["triggered_by"] == {"via": "schedule", "who": None}
-    producers = {each["id"] for each in served.get("/replicas").json["items"] if each["role"] == "producer"}
+    producers = {item["id"] for item in served.get("/replicas").json["items"] if item["role"] == "producer"}
     assert first["emitted_by"] in producers
 
     api.post(f"/jobs/{job}/trigger")

@@ -53,8 +53,8 @@ def test_console_pages_count_against_the_rate_limit(sidecar):
     for path, headers in (("/jobs", {}), ("/jobs", {"HX-Request": "true"}), ("/", {}), ("/runs", {})):
         mine = token("viewer", sub=f"{path} {headers}")
         answers = [ask(api, path, session=mine, **headers) for _ in range(30)]
-        assert {each.status for each in answers} == {200, 429}
-        refused = next(each for each in answers if each.status == 429)
+        assert {answer.status for answer in answers} == {200, 429}
+        refused = next(answer for answer in answers if answer.status == 429)
         assert int(refused.headers["Retry-After"]) >= 1
         # The bucket is the token's own, whichever way it is spelled and used.
         spent = [Api(api.url, spelling).get("/jobs", limit=1).status for spelling in (mine, f"{mine}=") * 10]

@@ -32,7 +32,7 @@ def test_logging_in_with_a_token_and_out_again(world, browser):
         page.get_by_label("Token").fill(world.token("viewer"))
         page.get_by_role("button", name="Log in").click()
         expect(page).to_have_url(f"{world.url}/jobs?status=paused")
-        [cookie] = [each for each in visit.context.cookies() if each["name"] == "scheduler_session"]
+        [cookie] = [cooky for cooky in visit.context.cookies() if cooky["name"] == "scheduler_session"]
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (True, "Strict", -1)
         assert page.evaluate("document.cookie") == ""
         page.get_by_role("button", name="Log out").click()
@@ -428,8 +428,8 @@ def test_jobs_can_be_sorted_by_next_due(world, visit):
 def test_jobs_sorted_by_next_due_are_paged(world, visit):
     at = iso(utc(days=30))  # all at once
     jobs = sorted(f"job-{world.host.request(job_type='many.next', run_at=at)}" for _ in range(101))
-    for each in jobs:
-        world.sidecar.stored(each.removeprefix("job-"))
+    for job in jobs:
+        world.sidecar.stored(job.removeprefix("job-"))
     page = visit.go("/jobs?job_type=many.next&sort=next")
     rows = [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
     page.get_by_role("link", name="Next page").click()

@@ -120,8 +120,8 @@ def test_every_field_that_is_shown_is_shown_as_text(world, browser):
             expect(page.locator("footer")).to_be_visible()
             check(page, path)
         texts = "".join(visit.go(f"/runs/{event}").locator("main").inner_text() for event in events)
-        for each in CORPUS:
-            assert " ".join(each.split()) in " ".join(texts.split()), each
+        for corpu in CORPUS:
+            assert " ".join(corpu.split()) in " ".join(texts.split()), corpu
         for path in ("/jobs", "/runs"):  # filter inputs are shown again too
             for name in ("q", "job_type", "tenant", "status", "since", "job_id"):
                 page = visit.page

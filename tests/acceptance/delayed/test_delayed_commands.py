@@ -131,7 +131,7 @@ def test_migrate_with_a_suffix_and_with_invalid_definitions(run, tmp_path):
     assert "binding   shop.orders.v2 → exchange shop.mails.v2.delay by 'mail'" in text
     plan, _ = json.JSONDecoder().raw_decode(run("migrate", path, "--json", code=1))
     assert (plan["setting"], plan["declared"]) == ("shop.mails:direct,shop.orders:topic", False)
-    assert [(each["old"], each["entry"]) for each in plan["pairs"]] == [
+    assert [(pair["old"], pair["entry"]) for pair in plan["pairs"]] == [
         ("shop.mails", "shop.mails.delay"), ("shop.orders", "shop.orders.delay")]
     assert "shop.odd" in plan["problems"][0]
     path.write_text(json.dumps({"exchanges": []}))

@@ -26,8 +26,8 @@ def send_all(shop, sidecar):
     def send(exchange, key, write=int):
         [_, producer] = sidecar.processes
         with frozen(producer):
-            for each in DELAYS:
-                shop.send(key, b"%d" % each, exchange, x_delay=write(each))
+            for delay in DELAYS:
+                shop.send(key, b"%d" % delay, exchange, x_delay=write(delay))
             rows = stored(sidecar, len(DELAYS))
         for row in rows:
             assert row["due_at"] - row["stored_at"] == timedelta(milliseconds=int(bytes(row["body"])))
@@ -135,8 +135,8 @@ def test_seven_delays_survive_a_restart_of_the_broker(breakable, after_they_are_
     queue = shop.queue()
     scale = 50 if after_they_are_due else 500
     with frozen(sidecar.processes[1]):  # regardless of the duration, none is delivered before all are stored
-        for each in delays:
-            shop.send(queue, b"%d" % each, x_delay=each * scale + 1500)
+        for delay in delays:
+            shop.send(queue, b"%d" % delay, x_delay=delay * scale + 1500)
         shop.connection.close()
         stored(sidecar, len(delays))
     stack.rabbitmq.stop("fast")
@@ -144,7 +144,7 @@ def test_seven_delays_survive_a_restart_of_the_broker(breakable, after_they_are_
         until(lambda: all(row["due_at"] < utc() for row in waiting(sidecar)), "all due")
     stack.rabbitmq.start()
     shop = Shop(patiently_url(sidecar.amqp_url))
-    found, sent = set(), {b"%d" % each for each in delays}
+    found, sent = set(), {b"%d" % delay for delay in delays}
     while found < sent:  # messages in flight when the broker stopped may arrive twice
         found |= set(bodies(shop.take(queue, 1)))
     shop.close()

@@ -50,8 +50,8 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     found = json.loads(scheduler("job", "list", "--json").stdout)
     assert {each["status"] for each in found} == {"cancelled"}
     entries = audit_entries(database_url)
-    assert {each[3] for each in entries} == {Via.CLI.value}
-    assert [each[0] for each in entries if each[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
+    assert {entry[3] for entry in entries} == {Via.CLI.value}
+    assert [entry[0] for entry in entries if entry[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
 
 
 @pytest.mark.usefixtures("jobs")
@@ -64,7 +64,7 @@ def test_terminal_tables_fit_and_bulk_cancels_ask_and_show_progress(database_url
     assert (code, "Continue? [y/N]" in shown, audit_entries(database_url)) == (1, True, [])
     code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="y\n")
     assert (code, "4 so far" in shown, "4 matched" in shown) == (0, True, True)
-    assert [each[0] for each in audit_entries(database_url)] == ["cancel"] * 4
+    assert [entry[0] for entry in audit_entries(database_url)] == ["cancel"] * 4
 
 
 def test_exit_codes_of_errors(scheduler, jobs):
@@ -99,8 +99,8 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     assert sent.startswith("replayed to schedule.commands; dead-letter reason: colour: ")
     assert "\x1b" not in sent
     host.publish("pause", {"id": job, "n": 3}, "schedule.dead", headers=headers)
-    third = until(lambda: next((each for each in json.loads(scheduler("dead", "list", "--json").stdout)
-                                if each["body"]["n"] == 3), None), "the third dead letter")
+    third = until(lambda: next((load for load in json.loads(scheduler("dead", "list", "--json").stdout)
+                                if load["body"]["n"] == 3), None), "the third dead letter")
     assert json.loads(scheduler("dead", "replay", third["id"], "--json").stdout) == third
     assert json.loads(host.get("scheduler_inbox")[2]) == found[0]["body"]
     asks = scheduler("dead", "drop", found[1]["id"])

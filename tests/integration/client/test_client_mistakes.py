@@ -88,7 +88,7 @@ def rejected(amqp_url):
         def schedule(payload=None, **when):
             with pytest.raises(CommandRejected) as caught:
                 client.schedule(uuid4(), "test.job", payload, **when)
-            return {each.field: each.problem for each in caught.value.errors}
+            return {error.field: error.problem for error in caught.value.errors}
 
         yield schedule
 

@@ -131,7 +131,7 @@ def test_the_sidecars_reply_is_returned_or_raised(client, sidecar):
     assert late.status == "superseded"
     with pytest.raises(CommandRejected) as caught:
         client.schedule(uuid4(), "test.job", {"text": "x" * 100}, every=60, wait=True)
-    assert [each.field for each in caught.value.errors] == ["payload"]
+    assert [error.field for error in caught.value.errors] == ["payload"]
     sever(client)
     assert client.cancel(job, wait=True).status == "unchanged"
     with ThreadPoolExecutor(4) as pool:  # each thread gets its own answer

@@ -17,7 +17,7 @@ def collector():
 
 
 def attributes(span):
-    return {each.key: each.value.string_value for each in span.attributes}
+    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
 
 
 def test_store_claim_and_publish_are_spans_of_the_requests_trace(sidecar, host, collector):

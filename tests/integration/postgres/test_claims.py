@@ -212,18 +212,18 @@ def test_no_class_starves_and_each_keeps_its_order(database_url, sessions, count
     for priority, count in zip(CLASSES, counts, strict=True):
         when = f"now() - ((n * 7919 + {seed}) %% 1000) * interval '1 second'"
         fill(database_url, count, when, priority=priority)
-    left, seen = dict(zip(CLASSES, counts, strict=True)), {each: [] for each in CLASSES}
+    left, seen = dict(zip(CLASSES, counts, strict=True)), {kind: [] for kind in CLASSES}
     while any(left.values()):
         found = claim(sessions[0], limit)
         batch = [(job.definition.priority or "normal", job) for job in found.things]
         assert [each for each, _ in batch] == sorted((each for each, _ in batch), key=CLASSES.index)
-        for each in CLASSES:
-            mine = [job for name, job in batch if name == each]
-            assert len(mine) == left[each] or 10 * len(mine) >= len(batch) > 0
-            seen[each] += [job.wake_at for job in mine]
-            left[each] -= len(mine)
+        for kind in CLASSES:
+            mine = [job for name, job in batch if name == kind]
+            assert len(mine) == left[kind] or 10 * len(mine) >= len(batch) > 0
+            seen[kind] += [job.wake_at for job in mine]
+            left[kind] -= len(mine)
         assert found.full or not any(left.values())
         settle(sessions[0], JobSettlement(found.claimed_at, found.claimed_at, [job.id for _, job in batch]))
     for moments in seen.values():
         assert moments == sorted(moments)
-    assert [len(seen[each]) for each in CLASSES] == list(counts)
+    assert [len(seen[kind]) for kind in CLASSES] == list(counts)

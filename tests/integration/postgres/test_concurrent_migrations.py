@@ -89,7 +89,7 @@ def test_concurrent_migrations_do_not_deadlock(database_url):
             )
             until(lambda: ask(database_url, sessions) == [(4,)], "the others wait")
         assert len(first.result()) == 1
-        assert [each.result() for each in others] == [[], [], []]
+        assert [other.result() for other in others] == [[], [], []]
 
 
 def test_a_partitioned_table_gets_its_index_partition_by_partition(database_url):

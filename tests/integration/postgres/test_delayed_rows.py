@@ -77,11 +77,11 @@ def test_what_is_stored_is_claimed_as_it_was_in_order(database_url, rows):
     add(database_url, *(message(body, instant=at) for body in bodies))
     with session(database_url) as claiming:
         claim = due.claim(claiming, 3)
-        assert [each.body for each in claim.things] == bodies[:3]
+        assert [thing.body for thing in claim.things] == bodies[:3]
         assert claim.full
         with session(database_url) as other:
-            assert [each.body for each in due.claim(other, 10).things] == bodies[3:]
-        due.settle(claiming, DelayedSettlement(done=[each.id for each in claim.things]))
+            assert [thing.body for thing in due.claim(other, 10).things] == bodies[3:]
+        due.settle(claiming, DelayedSettlement(done=[thing.id for thing in claim.things]))
     assert [bytes(row["body"]) for row in rows()] == [b"{}"]
 
 
@@ -99,7 +99,7 @@ def test_one_claim_holds_no_more_than_so_many_bytes(database_url):
 
 
 def test_the_claim_walks_its_index_with_and_without_statistics(database_url):
-    add(database_url, *(message(b"x" * 300, milliseconds=each) for each in range(3000)))
+    add(database_url, *(message(b"x" * 300, milliseconds=number) for number in range(3000)))
     for analysed in (False, True):
         with session(database_url) as claiming:
             if analysed:

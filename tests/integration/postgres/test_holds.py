@@ -70,7 +70,7 @@ class Batch:
 
     def settle(self, receipt=Receipt.CONFIRMED):
         refusal = None if receipt is Receipt.CONFIRMED else receipt
-        results = [(each, [receipt], refusal) for each in self.emissions]
+        results = [(emission, [receipt], refusal) for emission in self.emissions]
         self.source.settle(self.session, results, [], BatchTimes(self.at, self.at, self.at))
 
 
@@ -85,7 +85,7 @@ def open_run(consumer, session, **run):
     """Create a job whose first run is open; return the ids of both."""
     job_id = request(consumer, **run)
     batch = Batch(DueJobs(), session)
-    [event_id] = [each.event_id for each in batch.emissions]
+    [event_id] = [emission.event_id for emission in batch.emissions]
     batch.settle()
     return job_id, event_id
 
@@ -98,7 +98,7 @@ def hold(sql, session):
     """Claim the job while its run is open."""
     make_due(sql)
     batch = Batch(DueJobs(), session)
-    assert [each.held for each in batch.emissions] == [True]
+    assert [emission.held for emission in batch.emissions] == [True]
     return batch
 
 
@@ -151,7 +151,7 @@ def test_a_run_that_a_producer_ends_releases_its_job(sessions, consumers, sql, h
     sql("UPDATE runs SET status = 'running', deadline = now() - interval '1 second', "
         "wake_at = now() - interval '1 second'")
     ended = Batch(DueRuns(), sessions[1])
-    assert [each.after.status for each in ended.emissions] == ["dead"]
+    assert [emission.after.status for emission in ended.emissions] == ["dead"]
     for batch in (held, ended) if hold_first else (ended, held):
         batch.settle()
     assert is_due(sql)

@@ -131,7 +131,7 @@ def test_a_batch_about_large_rows_is_executed_in_parts(database_url):
     """A thousand small commands or results may be about rows of any size."""
     ids = sorted(fill(database_url, 150, "repeat('x', 250000)"))
     commands = [{"id": job_id, "issued_at": "2020-01-01T00:00:00Z"} for job_id in ids]
-    pauses = [parse_command("pause", json.dumps(each).encode(), max_payload_bytes=1000) for each in commands]
+    pauses = [parse_command("pause", json.dumps(command).encode(), max_payload_bytes=1000) for command in commands]
     with connected(database_url) as other, other.cursor() as cursor:
         cursor.execute("""
             INSERT INTO runs (event_id, status, attempt, counted, emitted_at, deadline, wake_at, job_id, job_type,
@@ -146,7 +146,7 @@ def test_a_batch_about_large_rows_is_executed_in_parts(database_url):
     connection = connect(database_url, "test")
     tracemalloc.start()
     try:
-        assert {each.status for each in apply_commands(connection, pauses, SOON)} == {"scheduled"}
+        assert {command.status for command in apply_commands(connection, pauses, SOON)} == {"scheduled"}
         assert set(record_results(connection, results, SOON)) == {"recorded"}
         _, most = tracemalloc.get_traced_memory()
     finally:

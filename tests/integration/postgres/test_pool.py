@@ -124,11 +124,11 @@ def test_a_connection_that_died_while_idle_is_not_the_callers_problem(behind, pr
 
 def write(connection, statements):
     with translated(), connection.cursor() as cursor:
-        for each in statements:
-            if callable(each):
-                each()
+        for statement in statements:
+            if callable(statement):
+                statement()
             else:
-                cursor.execute(each)
+                cursor.execute(statement)
         connection.commit()
 
 

@@ -62,7 +62,7 @@ def succeed(consumer, emission):
 
 def settle(source, session, emissions, at, receipt=Receipt.CONFIRMED):
     refusal = None if receipt is Receipt.CONFIRMED else receipt
-    source.settle(session, [(each, [receipt], refusal) for each in emissions], [], BatchTimes(at, at, at))
+    source.settle(session, [(emission, [receipt], refusal) for emission in emissions], [], BatchTimes(at, at, at))
 
 
 def statuses(database_url):
@@ -111,11 +111,11 @@ def test_the_same_retry_through_two_consumers_at_once(database_url, session, con
 
     def looked(cursor, ids):
         monkeypatch.setattr(store, "lock_finished", look)
-        assert [each.status for each in apply_commands(other, [retry], SOON)] == ["scheduled"]
+        assert [command.status for command in apply_commands(other, [retry], SOON)] == ["scheduled"]
         return look(cursor, ids)
 
     monkeypatch.setattr(store, "lock_finished", looked)
-    assert [each.status for each in apply_commands(consumer, [retry], SOON)] == ["unchanged"]
+    assert [command.status for command in apply_commands(consumer, [retry], SOON)] == ["unchanged"]
     other.close()
     assert statuses(database_url) == {emission.event_id: ["waiting", 1, 0]}
 
@@ -215,7 +215,7 @@ def test_of_two_cancels_at_once_one_ends_the_runs(session, consumer):
     settle(source, session, [emission], at)
     body = json.dumps({"id": emission.job.id}).encode()
     cancels = [parse_command("cancel", body, max_payload_bytes=1000) for _ in range(2)]
-    assert [each.status for each in apply_commands(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
+    assert [command.status for command in apply_commands(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
 
 
 def test_after_an_outage_no_unheard_worker_is_lost(database_url, session, consumer):

@@ -103,8 +103,8 @@ def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
         save(opened, {}, {}, {run.event_id: run for run in runs})
         connection.commit()
         told = record_results(connection, [*results[:3], results[0]], timedelta(0))
-        for each in (*results[3:], results[3]):
-            told += record_results(connection, [each], timedelta(0))
+        for result in (*results[3:], results[3]):
+            told += record_results(connection, [result], timedelta(0))
         assert told[:4] == told[4:]
         found = lock(opened, [run.event_id for run in runs])
         together, alone = (

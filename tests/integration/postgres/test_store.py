@@ -45,8 +45,8 @@ def row(url, job_id):
 
 
 def one_by_one(connection, commands):
-    for each in commands:
-        apply_commands(connection, [each], SOON)
+    for command in commands:
+        apply_commands(connection, [command], SOON)
 
 
 def check(url, history, seed):
@@ -62,10 +62,10 @@ def check(url, history, seed):
             commands = [*order, shuffled.choice(order)]
             # One consumer, one by one; one consumer, one batch; three consumers at once.
             one, batch, many = uuid4(), uuid4(), uuid4()
-            one_by_one(connections[0], [incoming(one, *each) for each in commands])
-            apply_commands(connections[0], [incoming(batch, *each) for each in commands], SOON)
+            one_by_one(connections[0], [incoming(one, *command) for command in commands])
+            apply_commands(connections[0], [incoming(batch, *command) for command in commands], SOON)
             with ThreadPoolExecutor(3) as pool:
-                parts = [[incoming(many, *each) for each in commands[n::3]] for n in range(3)]
+                parts = [[incoming(many, *command) for command in commands[n::3]] for n in range(3)]
                 list(pool.map(one_by_one, connections, parts))
             for job_id in (one, batch, many):
                 assert row(url, job_id) == expected
@@ -93,13 +93,13 @@ def test_the_lookup_is_skipped_after_a_batch_of_new_jobs(database_url):
     first, second, third = ([uuid4() for _ in range(store.MANY)] for _ in range(3))
     with closing(connect(database_url, "test")) as session:
         for ids in (first, second):
-            assert {each.status for each in apply_commands(session, requests(ids), SOON)} == {"scheduled"}
+            assert {command.status for command in apply_commands(session, requests(ids), SOON)} == {"scheduled"}
         with transaction(session) as cursor:
             assert store.lock(cursor, list(map(str, first)), requested=True) == {}, "it looked"
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hoped twice"
             store.save(cursor, {}, {})
         mixed = [*third[:-2], *first[:2]]
-        told = [each.status for each in apply_commands(session, requests(mixed), SOON)]
+        told = [command.status for command in apply_commands(session, requests(mixed), SOON)]
         assert told == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
         with transaction(session) as cursor:
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "too few"
@@ -125,7 +125,7 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
 
     batch = [request(good), request(bad, payload="{not json"), request(uuid4())]
     answers = apply_commands(connection, batch, SOON)
-    assert [type(each) is Rejected for each in answers] == [False, True, False]
+    assert [type(answer) is Rejected for answer in answers] == [False, True, False]
     assert "Postgres cannot store it" in str(answers[1])
     assert row(database_url, good)["status"] == "pending"
     connection.close()
@@ -187,7 +187,7 @@ def test_an_unencodable_command_is_rejected_alone(latin1_database):
         incoming(job_id, "request", 1, {"job_type": name, "run_at": "2027-06-01T00:00:00Z"})
         for job_id, name in ((good, "café"), (bad, "€"))
     ], SOON)
-    assert [type(each) is Rejected for each in answers] == [False, True]
+    assert [type(answer) is Rejected for answer in answers] == [False, True]
     assert row(latin1_database, good)["job_type"] == "café"
     connection.close()
 

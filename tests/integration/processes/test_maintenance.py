@@ -251,7 +251,7 @@ def test_a_summary_has_the_activity_of_the_minute(database_url, caplog):
     for _ in range(7):
         metrics.due_lag.observe(0.004)
     thread.summarise()
-    [record] = [each for each in caplog.records if each.getMessage() == "summary"]
+    [record] = [record for record in caplog.records if record.getMessage() == "summary"]
     assert record.fields["due"] == 7
     assert 3 <= record.fields["lag_p99_ms"] <= 5
 

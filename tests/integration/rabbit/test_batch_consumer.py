@@ -188,9 +188,9 @@ def test_set_aside_messages_do_not_use_the_window(amqp_url, host):
             return len(aside) + len(rest) == 100
 
         until(all_there, "all commands")
-        assert [each.read for each in rest] == list(range(0, 100, 2))
+        assert [message.read for message in rest] == list(range(0, 100, 2))
         assert [each.read for each in aside] == list(range(1, 100, 2))
-        assert not any(each.redelivered for each in (*aside, *rest))
+        assert not any(message.redelivered for message in (*aside, *rest))
         inbox.ack(aside[10:20], rejected=aside[12:13])
         inbox.ack(aside[:10])
         inbox.give_back()

@@ -28,7 +28,7 @@ KEYS = {"jobs": [JOB], "runs": [JOB], "next": [JOB], "audit": [f"0{JOB}", f"1{7:
 @pytest.mark.parametrize("kind", KEYS)
 def test_the_key_of_a_cursor_is_of_its_own_list(kind):
     """The key of another list's cursor would be an invalid UUID or number for the database."""
-    for key in {each for keys in KEYS.values() for each in keys} | {f"1{JOB}", "1" + "9" * 19}:
+    for key in {key for keys in KEYS.values() for key in keys} | {f"1{JOB}", "1" + "9" * 19}:
         cursor = cursors.write(kind, NOW, key)
         if key in KEYS[kind]:
             assert cursors.read(kind, cursor) == (NOW, key)
@@ -50,4 +50,4 @@ def test_the_key_of_a_cursor_is_of_its_own_list(kind):
 def test_a_hostile_cursor_is_a_422_of_its_own_field(cursor):
     with pytest.raises(Unprocessable) as found:
         cursors.read("jobs", cursor)
-    assert [each.field for each in found.value.errors] == ["after"]
+    assert [error.field for error in found.value.errors] == ["after"]

@@ -68,7 +68,8 @@ def test_every_route_of_the_document_is_direct():
 
 @pytest.mark.parametrize(("path", "route"), [*application.direct_routes()])
 def test_a_direct_route_runs_each_dependency_that_fastapi_would(path, route):
-    declared = {each.call for each in route.dependant.dependencies} - {requests.get_services, requests._bearer}
+    needed = {dependency.call for dependency in route.dependant.dependencies}
+    declared = needed - {requests.get_services, requests._bearer}
     assert set(route.checks) == declared
     assert len(route.checks) == (0 if path == "/health" else 1)
 
@@ -86,7 +87,8 @@ class Recorder:
 
     def __getattr__(self, name):
         async def call(who, *arguments, **options):
-            self._calls.append((name, who, [each for each in arguments if not callable(each)], options))
+            given = [argument for argument in arguments if not callable(argument)]
+            self._calls.append((name, who, given, options))
             raise NotFound("Nothing is known here.")
 
         return call
@@ -221,4 +223,4 @@ def test_both_ways_give_the_same_response(app, asked):
 def test_a_repeated_filter_and_an_empty_one_of_a_bulk_action_are_rejected(app, method, path, query, field):
     status, _, body = ask(application.application(app), method, path, query)
     assert status == 422
-    assert [each["field"] for each in json.loads(body)["errors"]] == [field]
+    assert [error["field"] for error in json.loads(body)["errors"]] == [field]

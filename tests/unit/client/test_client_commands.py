@@ -74,7 +74,7 @@ def test_python_values_become_the_fields_of_the_contract():
 def test_what_the_sidecar_would_reject_is_an_error_at_once(fields, field):
     with pytest.raises(CommandRejected) as caught:
         request(JOB, "test.job", {}, fields)
-    assert field in [each.field for each in caught.value.errors]
+    assert field in [error.field for error in caught.value.errors]
 
 
 @pytest.mark.parametrize("payload", [{"x": float("nan")}, {"x": object()}, {"x": "\x00"}])

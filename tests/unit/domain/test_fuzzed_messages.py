@@ -70,12 +70,13 @@ def read(key: str, body: bytes, properties: dict) -> object:
 
 def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixture) -> None:
     found = read(key, body, properties)
-    assert not [each for each in caplog.records if each.levelno >= logging.ERROR], caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
     if not isinstance(found, Rejected):
         return
     assert found.problems
-    assert not any("internal error" in each.problem for each in found.problems)
-    assert all(isinstance(each.field, str) and each.field.isascii() for each in found.problems), found.problems
+    assert not any("internal error" in problem.problem for problem in found.problems)
+    names = [problem.field for problem in found.problems]
+    assert all(isinstance(name, str) and name.isascii() for name in names), found.problems
     with CallCount(builtins=True) as calls:
         read(key, body, properties)
     assert calls.count < MAX_CALLS + len(body), body
@@ -111,7 +112,8 @@ def test_what_the_schema_allows_is_taken(key, data, caplog):
     found = read(key, as_bytes(data.draw(valid((COMMANDS | RESULTS)[key])), 10**9), {})
     assert not caplog.records
     if isinstance(found, Rejected):  # for rules that a schema cannot express
-        assert all(each.field in UNSAID or "\\u0000" in each.problem for each in found.problems), found.problems
+        problems = found.problems
+        assert all(problem.field in UNSAID or "\\u0000" in problem.problem for problem in problems), problems
 
 
 @short
@@ -143,4 +145,4 @@ def test_a_delayed_message_is_read_or_rejected(raw, redelivered):
     came = Delivery(1, "a", pika.BasicProperties(), str(uuid4()).encode(), redelivered, len(raw), raw)
     found = parse_delayed_delivery(came, exchange="x", frame_max=131_072)
     if isinstance(found, Rejected):
-        assert not any("internal error" in each.problem for each in found.problems)
+        assert not any("internal error" in problem.problem for problem in found.problems)

@@ -18,7 +18,7 @@ def parse(key, fields, limit=1000, **options):
 def problems(key, fields, **options):
     with pytest.raises(Rejected) as caught:
         parse(key, fields, **options)
-    return {each.field: each.problem for each in caught.value.problems}
+    return {problem.field: problem.problem for problem in caught.value.problems}
 
 
 def test_a_request_and_the_exact_text_of_its_payload():

@@ -202,7 +202,7 @@ def test_few_problems_are_reported(name):
 
 def test_the_others_are_counted():
     error = rejected(command, request(**many("job_typ{:06}", 19)))
-    said = [each.problem for each in error.problems]
+    said = [problem.problem for problem in error.problems]
     assert sum("did you mean" in each for each in said) == 3
     assert said[-1] == f"and {SIZE // 19 - MAX_PROBLEMS:,} more"
     assert error.problems[-1].field == "body"

@@ -51,7 +51,7 @@ def test_a_malformed_result_says_which_field_is_wrong(wrong, field, problem):
 def test_what_a_result_cannot_do_without(field):
     with pytest.raises(Rejected) as rejected:
         parse_result("result", json.dumps({name: value for name, value in GOOD.items() if name != field}).encode())
-    assert [(each.field, each.problem) for each in rejected.value.problems] == [(field, "is required")]
+    assert [(problem.field, problem.problem) for problem in rejected.value.problems] == [(field, "is required")]
 
 
 def test_what_a_result_may_say():
@@ -97,8 +97,8 @@ def policy(run):
 def test_a_policy_out_of_range_says_which_field_is_wrong(run, field):
     with pytest.raises(Rejected) as rejected:
         policy(run)
-    assert {each.field for each in rejected.value.problems} == {field}
-    assert all(each.problem for each in rejected.value.problems)
+    assert {problem.field for problem in rejected.value.problems} == {field}
+    assert all(problem.problem for problem in rejected.value.problems)
 
 
 def test_what_a_policy_may_say():

@@ -31,7 +31,7 @@ def at(text):
 
 
 def due(sidecar):
-    return [(each.due_at, each.nominal_at, each.moved, each.missed) for each in sidecar.due()]
+    return [(event.due_at, event.nominal_at, event.moved, event.missed) for event in sidecar.due()]
 
 
 def missed(sidecar):
@@ -54,7 +54,7 @@ def test_moved_occurrences_are_merged_into_the_one_that_stays(sidecar):
                      on_closed="next")
     sidecar.advance_to(at("29T00:00"))
     events = sidecar.due()
-    assert [(each.due_at, each.missed) for each in events] == [
+    assert [(event.due_at, event.missed) for event in events] == [
         (at("23T09:00"), 0), (at("24T09:00"), 0), (at("28T09:00"), 3)]
     assert str(events[-1].event_id) == event_id(job_id, at("28T09:00"))
     assert missed(sidecar) == [("merged", [at("25T09:00"), at("26T09:00"), at("27T09:00")])]
@@ -125,20 +125,21 @@ def test_a_trigger_disregards_calendar_and_window(sidecar):
     sidecar.advance_to(at("19T23:00"))
     sidecar.due()
     sidecar.trigger(job_id)
-    assert [each[0] for each in due(sidecar)] == [at("19T23:00")]
+    assert [event[0] for event in due(sidecar)] == [at("19T23:00")]
 
 
 def test_all_missed_occurrences_are_emitted_in_the_order_of_due_at(sidecar):
     request(sidecar, rrule="FREQ=DAILY;COUNT=8", run_at="2026-12-14T10:00:00Z", on_missed="all", calendar="de")
     with sidecar.down():
         sidecar.advance_to(at("20T00:00"))
-    assert [each[0] for each in due(sidecar)] == [at(f"{day}T10:00") for day in range(14, 19)]
+    assert [event[0] for event in due(sidecar)] == [at(f"{day}T10:00") for day in range(14, 19)]
     assert missed(sidecar) == [("calendar", [at("19T10:00")])]
 
 
 def test_an_unknown_calendar_and_a_schedule_that_emits_nothing_are_rejected(sidecar):
     def errors(**fields):
-        return [(each.field, each.problem) for each in sidecar.request(id=uuid4(), job_type="a", **fields).errors]
+        reply = sidecar.request(id=uuid4(), job_type="a", **fields)
+        return [(error.field, error.problem) for error in reply.errors]
 
     assert errors(run_at="2027-01-01T09:00:00Z", calendar="fr") == [("calendar", "there is no calendar fr")]
     assert errors(run_at="2026-12-25T09:00:00Z", calendar="de")[0][0] == "calendar"
@@ -176,13 +177,13 @@ def test_a_changed_calendar_never_emits_an_occurrence_again(sidecar):
     job_id = request(sidecar, rrule="FREQ=DAILY", run_at="2026-12-18T09:00:00Z", calendar="de",
                      on_closed="previous")
     sidecar.advance_to(at("18T12:00"))
-    assert [each.missed for each in sidecar.due()] == [2]  # with Saturday and Sunday
+    assert [event.missed for event in sidecar.due()] == [2]  # with Saturday and Sunday
     sidecar.calendar("de")
     assert sidecar.job(job_id).next_run_at == at("21T09:00")
     sidecar.calendar("de", closed={"2026-12-18": "Friday"})
     assert sidecar.job(job_id).next_run_at == at("21T09:00")
     sidecar.advance_to(at("22T12:00"))
-    assert [each[0] for each in due(sidecar)] == [at("21T09:00"), at("22T09:00")]
+    assert [event[0] for event in due(sidecar)] == [at("21T09:00"), at("22T09:00")]
 
 
 def test_a_reported_occurrence_is_not_emitted_when_its_day_opens(sidecar):
@@ -193,7 +194,7 @@ def test_a_reported_occurrence_is_not_emitted_when_its_day_opens(sidecar):
     assert sidecar.job(job_id).next_run_at == at("20T09:00")
     sidecar.due()
     sidecar.advance_to(at("20T12:00"))
-    assert [each[0] for each in due(sidecar)] == [at("20T09:00")]
+    assert [event[0] for event in due(sidecar)] == [at("20T09:00")]
 
 
 def test_an_occurrence_that_a_change_moves_into_the_past_follows_on_missed(sidecar):
@@ -206,7 +207,7 @@ def test_an_occurrence_that_a_change_moves_into_the_past_follows_on_missed(sidec
     sidecar.calendar("de", weekend=["SA", "SU"])
     sidecar.advance(seconds=1)
     events = sidecar.due()
-    assert [(each.job_id, each.due_at, each.nominal_at) for each in events] == [
+    assert [(event.job_id, event.due_at, event.nominal_at) for event in events] == [
         (UUID(latest), at("18T09:00"), at("20T09:00"))]
     assert [(each.job_id, each.reason) for each in sidecar.missed()] == [(UUID(skip), "skip")]
 
@@ -236,11 +237,11 @@ def test_jitter_emits_every_occurrence_once(sidecar):
     request(sidecar, every="PT1M", run_at="2026-12-14T00:00:00Z", jitter=3600)
     sidecar.advance(hours=6)
     events = sidecar.due()
-    nominals = [each.nominal_at or each.due_at for each in events]
+    nominals = [event.nominal_at or event.due_at for event in events]
     assert len(set(nominals)) == len(nominals)
     assert set(nominals) >= {MONDAY + timedelta(minutes=minute) for minute in range(5 * 60)}
     assert nominals != sorted(nominals)
-    assert [each.due_at for each in events] == sorted(each.due_at for each in events)
+    assert [event.due_at for event in events] == sorted(event.due_at for event in events)
     assert all(timedelta(0) <= each.due_at - nominal < timedelta(hours=1)
                for each, nominal in zip(events, nominals, strict=True))
 
@@ -251,7 +252,7 @@ def test_jittered_occurrences_are_emitted_once_while_the_calendar_changes(sideca
     for hour in range(1, 100):
         sidecar.advance_to(MONDAY + timedelta(hours=hour))
         sidecar.calendar("de", closed={"2026-12-15": "", "2026-12-16": ""} if hour % 3 else {"2026-12-16": ""})
-        emitted += [each.event_id for each in sidecar.due()]
+        emitted += [event.event_id for event in sidecar.due()]
     assert len(emitted) == len(set(emitted)) > 200
 
 
@@ -273,7 +274,7 @@ def test_a_reported_occurrence_is_neither_emitted_nor_reported_again_if_all_so_f
     sidecar.calendar("de", **DE)
     sidecar.advance_to(at("21T12:00"))
     assert missed(sidecar) == [("calendar", [at("20T09:00")])]
-    assert [each[0] for each in due(sidecar)] == [at("21T09:00")]
+    assert [event[0] for event in due(sidecar)] == [at("21T09:00")]
 
 
 @pytest.mark.parametrize("on_closed", ["skip", "next"])
@@ -302,7 +303,7 @@ def test_a_move_that_reverses_the_times_of_two_days_loses_neither(sidecar, on_cl
     request(sidecar, rrule="FREQ=HOURLY;INTERVAL=13;COUNT=2", run_at="2026-12-19T20:00:00Z", calendar="de",
             on_closed=on_closed)
     sidecar.advance(days=10)
-    assert [each[1] for each in due(sidecar)] == [at("20T09:00"), at("19T20:00")]
+    assert [event[1] for event in due(sidecar)] == [at("20T09:00"), at("19T20:00")]
 
 
 def test_waiting_occurrences_are_not_lost_when_a_later_one_was_reported(sidecar):
@@ -312,7 +313,7 @@ def test_waiting_occurrences_are_not_lost_when_a_later_one_was_reported(sidecar)
     assert missed(sidecar) == [("calendar", [at("19T20:00")])]
     sidecar.calendar("de", weekend=["SU"])
     sidecar.advance_to(at("21T12:00"))
-    assert [each[:2] for each in due(sidecar)] == [(at("19T09:00"), at("18T20:00"))]
+    assert [event[:2] for event in due(sidecar)] == [(at("19T09:00"), at("18T20:00"))]
     assert missed(sidecar) == [("calendar", [at("20T20:00")])]
 
 
@@ -337,4 +338,4 @@ def test_a_resume_just_after_the_window_waits_for_the_next_opening(sidecar):
     sidecar.resume(job_id)
     assert sidecar.due() == []
     sidecar.advance_to(at("15T09:00"))
-    assert [each[0] for each in due(sidecar)] == [datetime(2026, 12, 14, 17, 59, 58, tzinfo=UTC)]
+    assert [event[0] for event in due(sidecar)] == [datetime(2026, 12, 14, 17, 59, 58, tzinfo=UTC)]

@@ -69,8 +69,8 @@ def test_unstarted_overdue_and_silent_attempts_are_retried(sidecar):
     sidecar.result(event.event_id, 3, "running", heartbeat=5)
     sidecar.advance(seconds=5)
     run = sidecar.run(event.event_id)
-    assert [each.outcome for each in run.attempts] == ["timed_out", "timed_out", "lost"]
-    assert [(each.finished_at - START).total_seconds() for each in run.attempts] == [100, 150, 159]
+    assert [attempt.outcome for attempt in run.attempts] == ["timed_out", "timed_out", "lost"]
+    assert [(attempt.finished_at - START).total_seconds() for attempt in run.attempts] == [100, 150, 159]
     sidecar.advance(days=1)
     [told] = sidecar.finished()
     assert (told.status, told.finished_at) == ("dead", START + timedelta(seconds=259))
@@ -130,7 +130,7 @@ def test_overlap_skip_skips_and_overlap_wait_holds(sidecar):
     assert (latest.job_id, latest.due_at, latest.missed) == (wait, START + timedelta(seconds=120), 1)
     sidecar.result(skipping.event_id, 1, "succeeded")
     sidecar.advance(seconds=30)
-    assert [each.job_id for each in sidecar.due()] == [skip]
+    assert [event.job_id for event in sidecar.due()] == [skip]
 
 
 def test_handlers_of_tracked_jobs_are_reported_as_a_runner_does_it(sidecar):
@@ -154,7 +154,7 @@ def test_handlers_of_tracked_jobs_are_reported_as_a_runner_does_it(sidecar):
     [told] = sidecar.finished()
     assert (told.status, told.attempts, told.output) == ("succeeded", 3, 3)
     run = sidecar.run(told.event_id)
-    assert [each.outcome for each in run.attempts] == ["failed", "snoozed", "succeeded"]
+    assert [attempt.outcome for attempt in run.attempts] == ["failed", "snoozed", "succeeded"]
     assert "in handle" in run.attempts[0].error
 
     raised[:] = [GiveUp("no such invoice")]

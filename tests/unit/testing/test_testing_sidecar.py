@@ -21,7 +21,7 @@ def sidecar():
 
 
 def hours(events):
-    return [each.due_at.strftime("%d %H:%M") for each in events]
+    return [event.due_at.strftime("%d %H:%M") for event in events]
 
 
 def test_the_plugins_fixture_is_a_sidecar_whose_clock_starts_now(scheduler_sidecar):
@@ -54,8 +54,8 @@ def test_after_downtime_on_missed_decides(sidecar):
         sidecar.advance(days=3)
         assert sidecar.due() == []
     events = sidecar.due()
-    assert [(each.job_type, each.missed) for each in events if each.job_type != "all"] == [("latest", 2)]
-    assert hours(each for each in events if each.job_type == "all") == ["28 09:00", "29 09:00", "30 09:00"]
+    assert [(event.job_type, event.missed) for event in events if event.job_type != "all"] == [("latest", 2)]
+    assert hours(event for event in events if event.job_type == "all") == ["28 09:00", "29 09:00", "30 09:00"]
     assert {each.job_type: (each.missed_count, each.reason) for each in sidecar.missed()} == {
         "latest": (2, "latest"), "skip": (3, "skip"),
     }
@@ -69,7 +69,7 @@ def test_commands_change_later_events(sidecar):
     sidecar.trigger(job)
     assert sidecar.due() == []  # not even the trigger: the job is paused
     assert sidecar.resume(job).status == "scheduled"
-    assert [each.missed for each in sidecar.due()] == [0, 2]  # the trigger, then the missed occurrences
+    assert [event.missed for event in sidecar.due()] == [0, 2]  # the trigger, then the missed occurrences
     assert sidecar.cancel(job).status == "cancelled"
     sidecar.advance(hours=3)
     assert sidecar.due() == []
@@ -95,12 +95,12 @@ def test_what_passed_just_before_a_resume_is_skipped_though_its_clock_is_a_littl
     sidecar.advance(seconds=7)  # one has passed, two seconds ago
     sidecar.resume(job, issued_at=START + timedelta(seconds=7.05))
     sidecar.advance(seconds=10)
-    assert [each.due_at for each in sidecar.due()] == [START + timedelta(seconds=15)]
+    assert [event.due_at for event in sidecar.due()] == [START + timedelta(seconds=15)]
 
 
 def test_a_rejected_command_names_the_field(sidecar):
     answer = sidecar.request(id=uuid4(), job_type="a", rule="FREQ=DAILY")
-    assert [each.field for each in answer.errors] == ["rule"]
+    assert [error.field for error in answer.errors] == ["rule"]
     assert sidecar.rejected() == [answer]
     sidecar.publish("request", b"{")
     assert sidecar.rejected()[0].errors[0].field == "body"
@@ -149,7 +149,7 @@ def test_a_large_payload_is_rejected_as_the_sidecars_setting_says():
     small = Sidecar(START, max_payload_bytes=20)
     answer = small.publish("request", json.dumps({"id": str(uuid4()), "job_type": "a", "payload": {"x": "y" * 30},
                                                   "every": 60}).encode())
-    assert [each.field for each in answer.errors] == ["payload"]
+    assert [error.field for error in answer.errors] == ["payload"]
 
 
 def test_the_priority_is_the_property_that_a_host_would_get(sidecar):
@@ -157,9 +157,9 @@ def test_the_priority_is_the_property_that_a_host_would_get(sidecar):
         fields = {name: value for name, value in (("priority", priority), ("run", run)) if value is not None}
         sidecar.request(id=uuid4(), job_type=str(priority), run_at=sidecar.now, **fields)
     events = sidecar.take("due")
-    found = {json.loads(each.body)["job_type"]: each.priority for each in events}
+    found = {json.loads(event.body)["job_type"]: event.priority for event in events}
     assert found == {"high": 9, "low": 1, "None": None}
-    [tracked] = [json.loads(each.body) for each in events if each.priority == 1]
+    [tracked] = [json.loads(event.body) for event in events if event.priority == 1]
     sidecar.result(tracked["event_id"], 1, "failed")
     assert [each.priority for each in sidecar.take("dead")] == [1]
 

@@ -19,16 +19,16 @@ def test_the_file_is_what_the_models_say():
 
 
 def test_every_exchange_queue_and_routing_key_is_in_it():
-    bindings = [each["bindings"]["amqp"] for each in DOCUMENT["channels"].values() if "bindings" in each]
-    exchanges = {each["exchange"]["name"] for each in bindings if each["is"] == "routingKey"}
-    queues = {each["queue"]["name"] for each in bindings if each["is"] == "queue"}
+    bindings = [channel["bindings"]["amqp"] for channel in DOCUMENT["channels"].values() if "bindings" in channel]
+    exchanges = {binding["exchange"]["name"] for binding in bindings if binding["is"] == "routingKey"}
+    queues = {binding["queue"]["name"] for binding in bindings if binding["is"] == "queue"}
     named = {value for name, value in vars(names).items() if name.endswith("_EXCHANGE")}
     assert exchanges == named
     named = {value for name, value in vars(names).items() if name.endswith("_QUEUE")}
     named |= SHARED_QUEUES.keys() | {f"{queue}.{{pool}}" for queue in SHARED_QUEUES}
     commands = {"scheduler_command_{name}", "scheduler_command_{name}.{pool}"}
     assert queues == named | commands | {"mainapp_due_dead", "mainapp_due_retry_{milliseconds}ms"}
-    keys = {each["address"] for each in DOCUMENT["channels"].values()}
+    keys = {channel["address"] for channel in DOCUMENT["channels"].values()}
     assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS, "due.{route}", "webhook", "command.{name}",
                     "webhook.{pool}", "command.{name}.{pool}"}
 

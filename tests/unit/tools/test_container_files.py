@@ -70,7 +70,7 @@ def test_the_schema_is_there_before_anyone_works_with_it():
 def test_compose_uses_existing_settings(name, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("0123456789" * 4)
-    known = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
+    known = {field.metadata["name"]: field.metadata["secret"] for field in fields(Settings)}
     given = SERVICES[name]["environment"].items()
     environment = {key: re.sub(r"\$\{\w+:(?:-(\w*)|\?[^}]*)\}", r"\1", value) for key, value in given}
     for key, value in environment.items():
@@ -119,7 +119,7 @@ def test_passwords_and_keys_are_generated_once(tmp_path):
     assert all(re.fullmatch(r"[0-9a-f]{48}", value) for value in values.values())
     assert len(set(values.values())) == len(values)
     assert {f"./secrets/{name}" for name in made if name != ".env"} == {
-        each["file"] for each in COMPOSE["secrets"].values()
+        secret["file"] for secret in COMPOSE["secrets"].values()
     }
     load({"SCHEDULER_JWT_KEY_FILE": str(tmp_path / "secrets" / "jwt_key")})
     assert len(made["jwt_key"]) >= 32

@@ -28,7 +28,7 @@ RENDERED = {name: render(FILES / "overlays" / name) for name in OVERLAYS}
 BASE = render(FILES / "base")
 PODS = [each for each in BASE if pod(each)]
 DEPLOYMENTS = [each for each in PODS if each["kind"] == "Deployment"]
-SETTINGS = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
+SETTINGS = {field.metadata["name"]: field.metadata["secret"] for field in fields(Settings)}
 FURTHER_QUEUES = {
     names.DELAY_QUEUE: names.delay_queue("orders"),
     WebhookTarget.queue: in_class(WebhookTarget.queue, None, "high"),
@@ -37,7 +37,7 @@ QUEUES = {value for name, value in vars(names).items() if name.endswith("_QUEUE"
 
 
 def of(kind, manifests):
-    return [each for each in manifests if each["kind"] == kind]
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
 def component(manifest):
@@ -116,7 +116,7 @@ class TestPod:
 def mounted_files(manifest):
     """Return the paths of all files that volumes bring into the container."""
     [container] = containers(manifest)
-    where = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    where = {volumemount["name"]: volumemount["mountPath"] for volumemount in container["volumeMounts"]}
     found = set()
     for volume in pod(manifest)["volumes"]:
         sources = volume.get("projected", {}).get("sources") or [volume]
@@ -129,7 +129,7 @@ def mounted_files(manifest):
 
 
 def test_every_process_has_a_deployment_and_a_migration_goes_before_them():
-    assert set(ROLES) <= {component(each) for each in DEPLOYMENTS}
+    assert set(ROLES) <= {component(deployment) for deployment in DEPLOYMENTS}
     assert [component(each) for each in of("Job", BASE)] == ["migrate"]
 
 
@@ -137,7 +137,7 @@ def test_every_process_has_a_deployment_and_a_migration_goes_before_them():
 class TestDeployment:
     def test_is_asked_on_paths_and_ports_that_are_there(self, manifest):
         [container] = containers(manifest)
-        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert ports.pop("metrics") == Settings().metrics_port
         assert ports == ({"http": Settings().api_port} if component(manifest) == "api" else {})
         asked = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
@@ -151,7 +151,7 @@ class TestDeployment:
 
     def test_is_replaced_without_a_pause_and_spread(self, manifest):
         assert manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-        spread = {each["topologyKey"] for each in pod(manifest)["topologySpreadConstraints"]}
+        spread = {constraint["topologyKey"] for constraint in pod(manifest)["topologySpreadConstraints"]}
         assert spread == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
         labels = manifest["spec"]["template"]["metadata"]["labels"]
         assert manifest["spec"]["selector"]["matchLabels"] == labels
@@ -165,7 +165,7 @@ class TestDeployment:
         assert service["spec"]["selector"] == manifest["spec"]["template"]["metadata"]["labels"]
         [monitor] = of("ServiceMonitor", RENDERED["production"])
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        assert [each["name"] for each in service["spec"]["ports"]] == [monitor["spec"]["endpoints"][0]["port"]]
+        assert [port["name"] for port in service["spec"]["ports"]] == [monitor["spec"]["endpoints"][0]["port"]]
 
 
 def test_the_paths_of_probes_and_scrapes_are_answered():

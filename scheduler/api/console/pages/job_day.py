@@ -69,11 +69,11 @@ def _rows(
     """Return runs and occurrences by time; an occurrence that has a run is one row."""
     by_time = {run.due_at: run for run in runs}
     rows = []
-    for each in occurrences:
-        at = datetime.fromisoformat(each["utc"])
-        run = by_time.pop(at, None) if not each["skipped"] else None
-        rows.append({"at": at, "run": run, "note": each["note"], "skipped": each["skipped"],
-                     "state": _state(job, at, now, skipped=each["skipped"]) if run is None else ""})
+    for occurrence in occurrences:
+        at = datetime.fromisoformat(occurrence["utc"])
+        run = by_time.pop(at, None) if not occurrence["skipped"] else None
+        rows.append({"at": at, "run": run, "note": occurrence["note"], "skipped": occurrence["skipped"],
+                     "state": _state(job, at, now, skipped=occurrence["skipped"]) if run is None else ""})
     rows += [{"at": at, "run": run, "note": "", "skipped": False, "state": ""} for at, run in by_time.items()]
     return sorted(rows, key=lambda row: row["at"])
 

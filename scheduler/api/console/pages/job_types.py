@@ -21,6 +21,6 @@ async def types_part(request: Request, site: SiteParam, who: Visitor) -> Respons
 async def payload_part(request: Request, site: SiteParam, who: Visitor, job_type: str = "") -> Response:
     """Return inputs for the payload of a type, if its handlers announce their parameters."""
     page = await site.services.reads.job_types(who, 10_000, None)
-    view = next((each for each in page.items if each.job_type == job_type), None)
+    view = next((item for item in page.items if item.job_type == job_type), None)
     inputs = payload_inputs(view.parameters if view else None)
     return site.part(request, "payload_inputs", who, {"view": view, "inputs": inputs})

@@ -291,5 +291,5 @@ def test_a_supervisor_needs_nothing_but_the_standard_library():
 def test_many_at_once(supervisors):
     watched = [Watched(supervisors, order("/bin/sh", "-c", f"echo {n}; exit {n}")) for n in range(20)]
     ends = [each.ended() for each in watched]
-    assert [each.exit_code for each in ends] == list(range(20))
-    assert [int(each.stdout) for each in ends] == list(range(20))
+    assert [end.exit_code for end in ends] == list(range(20))
+    assert [int(end.stdout) for end in ends] == list(range(20))

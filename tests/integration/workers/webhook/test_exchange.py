@@ -23,7 +23,7 @@ def call(*requests):
     async def run():
         caller = WebhookCaller(Settings(webhook_allow=("127.0.0.1",)))
         caller.open()
-        called = [await caller.call(each, "there", "127.0.0.1", 60) for each in requests]
+        called = [await caller.call(request, "there", "127.0.0.1", 60) for request in requests]
         await caller.close()
         return called
 

@@ -162,7 +162,7 @@ def test_no_more_are_in_flight_than_the_settings_say(start, host):
         until(lambda: len(a.received) + len(b.received) == 3, "three that were sent")
         until(lambda: worker.metric("scheduler_webhooks_in_flight") == 3, "three in flight")
         done.set()
-        assert {each["status"] for each in results(host, 8).values()} == {"succeeded"}
+        assert {result["status"] for result in results(host, 8).values()} == {"succeeded"}
 
 
 def test_an_event_that_comes_often_is_called_once_and_each_is_acknowledged(start, server, host):
@@ -179,5 +179,5 @@ def test_an_event_that_comes_often_is_called_once_and_each_is_acknowledged(start
     server.one("/")
     until(lambda: worker.metric("scheduler_webhooks_waiting") == 1, "the last copy")
     done.set()
-    assert {each["status"] for each in results(host, 2).values()} == {"succeeded"}
+    assert {result["status"] for result in results(host, 2).values()} == {"succeeded"}
     assert len(server.calls("/")) == 1

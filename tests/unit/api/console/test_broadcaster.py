@@ -116,7 +116,7 @@ def test_live_and_silent_processes_differ_by_heartbeat():
         "snoozed": 0,
     }
     found = pulse(replica("producer"), replica("producer", silent=99), workers=[worker])
-    assert [(each["name"], each["alive"], each["silent"], each["busy"]) for each in roles(found)] == [
+    assert [(role["name"], role["alive"], role["silent"], role["busy"]) for role in roles(found)] == [
         ("producer", 1, 1, 0), ("worker", 1, 0, 1)]
     moment = asyncio.run(_moment(found))
     assert [task["text"] for task in processes(moment)["workers"][0]["busy"]] == ["odd", "x, attempt 2", "7"]

@@ -131,7 +131,7 @@ def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
     headers = [*others_, *((name.encode(), each[0]) for name, each in delays.items())]
     found = arrived(encoded(headers, {}))
     if isinstance(found, Rejected):
-        assert {each.field for each in found.problems} <= set(DELAY_HEADERS)
+        assert {problem.field for problem in found.problems} <= set(DELAY_HEADERS)
         return
     left = content_header.read(found.properties).values({name.encode() for name in DELAY_HEADERS})
     assert set(left) <= {"x-delay"}

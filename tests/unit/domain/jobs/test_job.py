@@ -89,7 +89,7 @@ def test_a_command_from_the_far_future_is_rejected(kind):
     for job in (None, applied(command("request"), now=now)[0]):
         with pytest.raises(Rejected) as rejected:
             apply(job, Incoming(command(kind, 1), str(ID)), now)
-        assert [each.field for each in rejected.value.problems] == ["issued_at"]
+        assert [problem.field for problem in rejected.value.problems] == ["issued_at"]
 
 
 def test_stamps_of_release_0_2_keep_their_order_and_lose_to_later_commands():
@@ -127,7 +127,7 @@ def test_a_trigger_that_arrives_after_a_newer_one_was_emitted_counts_too():
 
 
 def test_a_trigger_beyond_the_limit_is_rejected_and_the_pending_ones_stay():
-    pending = tuple(T + timedelta(seconds=each) for each in range(2, 2 + MAX_TRIGGERS))
+    pending = tuple(T + timedelta(seconds=number) for number in range(2, 2 + MAX_TRIGGERS))
     job, _ = applied(command("request", 1), command("pause", 1))
     job = replace(job, triggers=pending, trigger_at=NOW)
 
@@ -202,10 +202,10 @@ def test_a_policy_is_the_same_once_it_is_stored(run):
 
 def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference():
     plain = asked(rrule="FREQ=DAILY")
-    for each in dataclass_fields(plain):
-        if each.name not in {"spec", "correlation_id", "traceparent", "tracestate"}:
-            assert content(replace(plain, **{each.name: "another"}), start_given=True) != content(
-                plain, start_given=True), each.name
+    for field in dataclass_fields(plain):
+        if field.name not in {"spec", "correlation_id", "traceparent", "tracestate"}:
+            assert content(replace(plain, **{field.name: "another"}), start_given=True) != content(
+                plain, start_given=True), field.name
 
 
 def test_a_job_with_more_state_than_its_request_is_not_fresh():
@@ -214,7 +214,7 @@ def test_a_job_with_more_state_than_its_request_is_not_fresh():
     assert job.fresh
     # Only a producer sets the first, on a stored job; the second is set only together with `triggers`.
     elsewhere = {"held_by", "trigger_at", "unsettled"}
-    for name in {each.name for each in dataclass_fields(Job)} - {*FRESH, "definition"} - elsewhere:
+    for name in {field.name for field in dataclass_fields(Job)} - {*FRESH, "definition"} - elsewhere:
         other = {"status": JobStatus.PAUSED, "occurrence": 1, "retries": 1, "triggers": (T,)}.get(name, T)
         assert not replace(job, **{name: other}).fresh, name
 

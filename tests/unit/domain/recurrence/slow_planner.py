@@ -165,4 +165,4 @@ def plan(named, zone, *, calendar=None, policy="skip", window=None, resolve=by_r
 
 def dates(first, days):
     """Return dates from `first` plus each number of days, as strings."""
-    return {(date.fromordinal(first.toordinal() + each)).isoformat(): f"closed {each}" for each in days}
+    return {(date.fromordinal(first.toordinal() + day)).isoformat(): f"closed {day}" for day in days}

@@ -36,13 +36,13 @@ def problems_of(**fields):
     """Return the problems by field."""
     with pytest.raises(Rejected) as verdict:
         planner_of(**fields)
-    return {each.field: each.problem for each in verdict.value.problems}
+    return {problem.field: problem.problem for problem in verdict.value.problems}
 
 
 def closed(first, days):
     """Return a calendar that closes consecutive days."""
     start = date.fromisoformat(first)
-    return {"closed": {(start + timedelta(days=each)).isoformat(): f"day {each}" for each in range(days)}}
+    return {"closed": {(start + timedelta(days=number)).isoformat(): f"day {number}" for number in range(days)}}
 
 
 def once(wall, zone=NEW_YORK, **fields):
@@ -156,9 +156,9 @@ def test_open_wins_and_valid_until_ends_the_lists():
                 "open": {"2026-12-18": "party", "2026-12-19": "bridge day", "2026-12-26": "late"},
                 "valid_until": "2026-12-19"}  # fmt: skip
     planner = planner_of(rrule="FREQ=DAILY", run_at="2026-12-18T09:00:00", calendar=calendar)
-    days = [each.day for each in dues(planner, 8)]
+    days = [due.day for due in dues(planner, 8)]
     assert days == [18, 19, 20, 21, 22, 23, 24, 25]  # the 21st counts no longer
-    assert [each.day for each in dues(planner, 9)][8] == 27  # nor does the 26th, a Saturday
+    assert [due.day for due in dues(planner, 9)][8] == 27  # nor does the 26th, a Saturday
 
 
 # Occurrences that come to the same instant
@@ -325,7 +325,7 @@ def test_occurrences_come_in_the_order_of_due_at_however_long_the_jitter():
     nominals = [each.nominal_at for each in islice(planner.all(), 2000)]
     assert nominals != sorted(nominals)
     assert len(set(nominals)) == 2000
-    assert set(nominals) >= {utc("2026-12-01T09:00:00Z") + timedelta(minutes=each) for each in range(1700)}
+    assert set(nominals) >= {utc("2026-12-01T09:00:00Z") + timedelta(minutes=number) for number in range(1700)}
     for each in found[::100]:
         assert next(planner.after(each.due_at)) == found[found.index(each) + 1]
 
@@ -427,7 +427,7 @@ DENSE = {
 
 def far_apart(step):
     """Return a calendar with 10,000 open days."""
-    days = (date(2026, 3, 1) + timedelta(days=step * each) for each in range(10_000))
+    days = (date(2026, 3, 1) + timedelta(days=step * number) for number in range(10_000))
     return {"weekend": WEEK, "open": {day.isoformat(): "" for day in days}}
 
 

@@ -86,7 +86,7 @@ def test_invalid_lines_yield_errors_in_order(ask):
 
 def test_a_line_is_parsed_as_strictly_as_a_command(ask):
     answers = ask('{"every": 60, "every": 90}', {"every": 0.0999999}, {"every": "0.0999999"})
-    assert [each["errors"][0]["field"] for each in answers] == ["line", "every", "every"]
+    assert [answer["errors"][0]["field"] for answer in answers] == ["line", "every", "every"]
     assert "twice" in answers[0]["errors"][0]["problem"]
 
 

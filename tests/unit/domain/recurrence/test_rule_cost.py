@@ -167,6 +167,6 @@ def test_the_newest_runs_are_those_that_stepping_finds():
     spec = judged("FREQ=HOURLY;INTERVAL=7;BYDAY=MO,TU,FR", "2001-01-01T00:00:00", "Europe/Berlin")
     assert spec is not None
     schedule = compile_schedule(spec)
-    runs = [each for each in islice(_runs(schedule), 20_000) if each <= NOW]
+    runs = [run for run in islice(_runs(schedule), 20_000) if run <= NOW]
     for limit in (1, 10, 200):
         assert schedule.newest_until(NOW, limit) == runs[-limit:]

@@ -59,7 +59,7 @@ def after(run, *results, now=T):
 
 def essence(run):
     """Return the state that must not depend on the order of arrival."""
-    ended = [(each.attempt, each.outcome, each.error) for each in run.attempts]
+    ended = [(attempt.attempt, attempt.outcome, attempt.error) for attempt in run.attempts]
     return run.status, run.attempt, run.counted, run.retry_at, run.error, ended
 
 
@@ -74,12 +74,12 @@ def snoozed(times, run=None):
 
 def test_of_many_attempts_the_first_and_the_last_are_kept_and_the_others_counted():
     run = snoozed(FIRST_KEPT + LAST_KEPT)
-    assert [each.attempt for each in run.attempts] == list(range(1, FIRST_KEPT + LAST_KEPT + 1))
+    assert [attempt.attempt for attempt in run.attempts] == list(range(1, FIRST_KEPT + LAST_KEPT + 1))
     assert run.attempts_omitted is None
     run = snoozed(400, run)
     assert run.attempt == 501
     kept = [*range(1, FIRST_KEPT + 1), *range(501 - LAST_KEPT, 501)]
-    assert [each.attempt for each in run.attempts] == kept
+    assert [attempt.attempt for attempt in run.attempts] == kept
     assert run.attempts_omitted == 500 - len(kept)
     ended = after(run, result("failed", 501, retry=False))
     assert ended.status is RunStatus.DEAD
@@ -113,7 +113,7 @@ def test_a_truncated_output_is_marked_in_the_views_of_the_run_and_of_its_attempt
     run = after(failed, result("succeeded", 2, output=output, output_cut=True))
     view = json.loads(as_json(whole_run_view(run)))
     assert view["output_cut"] is True
-    assert [each.get("output_cut") for each in view["attempts"]] == [None, True]
+    assert [attempt.get("output_cut") for attempt in view["attempts"]] == [None, True]
     assert "output_cut" not in view["attempts"][0]
     assert "output_cut" not in json.loads(as_json(whole_run_view(failed)))
     assert "output_cut" not in json.loads(as_json(run_view(replace(run, output=None))))
@@ -188,7 +188,8 @@ def test_random_histories_keep_the_invariants(steps, max_attempts):
         # 6: every open run has a wake_at.
         assert run.wake_at is not None
         assert run.open == (run.status not in FINAL)
-        assert [each.attempt for each in run.attempts] == sorted({each.attempt for each in run.attempts})
+        numbers = [attempt.attempt for attempt in run.attempts]
+        assert numbers == sorted(set(numbers))
     # Left alone, it ends.
     for _ in range(2 * max_attempts + 2):
         now += timedelta(days=8)
@@ -239,7 +240,7 @@ def test_each_attempt_waits_longer_and_the_last_is_dead():
     for wait, wanted in zip(waits, (60, 120, 240), strict=True):
         assert wanted <= wait <= wanted * 1.1
     assert (run.status, run.attempt, run.finished_at) == (RunStatus.DEAD, 4, now)
-    assert [each.outcome for each in run.attempts] == [AttemptOutcome.FAILED] * 4
+    assert [attempt.outcome for attempt in run.attempts] == [AttemptOutcome.FAILED] * 4
 
 
 def test_a_snooze_does_not_count_and_comes_when_asked():
@@ -289,7 +290,8 @@ def test_a_success_changes_only_the_result_fields():
     )
     now = T + timedelta(hours=1)
     changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)
-    assert {each.name for each in fields(Run) if getattr(changed, each.name) != getattr(before, each.name)} == {
+    names = [field.name for field in fields(Run)]
+    assert {name for name in names if getattr(changed, name) != getattr(before, name)} == {
         "status", "deadline", "alive_until", "retry_at", "finished_at", "worker", "progress", "error", "output",
         "output_cut", "attempts", "decided_by",
     }
@@ -394,7 +396,8 @@ def test_how_an_attempt_ended_is_recorded_after_a_cancel(said, outcome):
     run = cancel_run(after(begun(), result("running", worker="w")), T)
     ended, status = apply_result(run, said, T)
     assert (ended.status, ended.retry_at, status) == (RunStatus.CANCELLED, None, "recorded")
-    assert [(each.attempt, each.outcome.value, each.worker) for each in ended.attempts] == [(1, outcome, "w")]
+    [attempt] = ended.attempts
+    assert (attempt.attempt, attempt.outcome.value, attempt.worker) == (1, outcome, "w")
     assert apply_result(ended, said, T) == (ended, "unchanged")
     assert apply_result(run, result("running"), T) == (run, "unchanged")
     late = cancel_run(expire_attempt(begun(), T + timedelta(days=1)), T)
@@ -474,7 +477,7 @@ def test_a_far_future_retry_is_rejected_or_superseded():
     dead = after(begun(max_attempts=1), result("failed"))
     command = ScheduleRetry(event_id=EVENT, issued_at="2090-01-01T00:00:00Z")
     rejected = decide_retry({EVENT: dead}, Incoming(command, EVENT), T)
-    assert [each.field for each in rejected.problems] == ["issued_at"]
+    assert [problem.field for problem in rejected.problems] == ["issued_at"]
     stored = replace(dead, retried_at=command.issued_at)  # by release 0.2
     assert retry_run(stored, T, T).status is RunStatus.WAITING
     assert retry_run(stored, command.issued_at, T) is stored

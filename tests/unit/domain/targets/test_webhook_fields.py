@@ -125,7 +125,7 @@ def target_of(target):
 def test_what_cannot_be_a_command_is_rejected_by_field(command, field):
     with pytest.raises(Rejected) as caught:
         target_of({"command": command})
-    assert [each.field for each in caught.value.problems] == [f"target.command.{field}"]
+    assert [problem.field for problem in caught.value.problems] == [f"target.command.{field}"]
 
 
 def test_a_command_is_a_name_and_arguments():

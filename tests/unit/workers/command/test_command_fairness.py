@@ -28,8 +28,8 @@ def test_the_tenant_with_the_fewest_running_commands_is_next(clock):
         tickets.append(turn[0])
         order.append(turn[1])
     assert order == ["a0", "b0", "c0", "a1", "a2", "a3"]
-    for each in tickets:
-        turns.end(each)
+    for ticket in tickets:
+        turns.end(ticket)
     assert turns.next() is None
 
 
