@@ -85,11 +85,11 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
     for url in urls:
         try:
             parts = urlsplit(url)
-            known = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
+            valid = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
         except ValueError:
-            known = False
+            valid = False
         # An unencoded character splits the password: the rest would be parsed as the host.
-        if not known or "@" in f"{parts.path}{parts.query}" or parts.fragment:
+        if not valid or "@" in f"{parts.path}{parts.query}" or parts.fragment:
             raise ValueError(
                 f"must be an amqp:// or amqps:// URL with a host, or several with commas between; {_ENCODE}"
             )
@@ -114,10 +114,10 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
 def _proxy_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        known = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 1) > 0
+        valid = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        known = False
-    if not known or parts.path not in ("", "/") or parts.query or parts.fragment:
+        valid = False
+    if not valid or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"must be http://host:port, or http://user:password@host:port; {_ENCODE}")
     return text
 
@@ -148,11 +148,11 @@ def _role_map(text: str) -> tuple[tuple[str, str], ...]:
 
 def _queue_patterns(text: str) -> tuple[str, ...]:
     """Parse queue name patterns with * as a wildcard."""
-    found = _words(text)
-    if not found or any(len(each.encode()) > _MAX_NAME or not each.isprintable() for each in found):
+    words = _words(text)
+    if not words or any(len(word.encode()) > _MAX_NAME or not word.isprintable() for word in words):
         raise ValueError(f"must be names of queues with commas between, at most {_MAX_NAME} bytes each; "
                          "* stands for any characters")
-    return found
+    return words
 
 
 def _instant(text: str) -> float:
@@ -263,13 +263,13 @@ def load(environment: Mapping[str, str]) -> Settings:
     values: dict[str, Any] = {}
     mistakes: list[str] = []
     known: set[str] = set()
-    for each in fields(Settings):
-        name, secret = each.metadata["name"], each.metadata["secret"]
+    for setting in fields(Settings):
+        name, secret = setting.metadata["name"], setting.metadata["secret"]
         known |= {name, f"{name}_FILE"} if secret else {name}
         try:
             text = _text(environment, name, secret=secret)
             if text is not None:
-                values[each.name] = each.metadata["read"](text)
+                values[setting.name] = setting.metadata["read"](text)
         except ValueError as error:
             shown = "" if secret else f", not {text!r}" if text is not None else ""
             mistakes.append(f"{name} {error}{shown}")
@@ -287,7 +287,7 @@ def load(environment: Mapping[str, str]) -> Settings:
 def _expected(name: str, known: Collection[str]) -> str:
     if similar := get_close_matches(name, known, 1, 0.75):
         return f"did you mean {similar[0]}?"
-    return f"expected one of {', '.join(sorted(each for each in known if each.startswith('SCHEDULER_')))}"
+    return f"expected one of {', '.join(sorted(other for other in known if other.startswith('SCHEDULER_')))}"
 
 
 def _text(environment: Mapping[str, str], name: str, *, secret: bool) -> str | None:

@@ -53,8 +53,8 @@ def confirm(action: str, *, yes: bool, matched: str = "") -> str | None:
         return None
     if not sys.stdin.isatty():
         return f"{matched}{matched and ': '}pass --yes to {action}; this cannot be undone"
-    asked = f"{action[0].upper()}{action[1:]}? This cannot be undone. Continue? [y/N] "
-    print(f"{matched}{matched and '. '}{asked}", end="", flush=True, file=sys.stderr)
+    question = f"{action[0].upper()}{action[1:]}? This cannot be undone. Continue? [y/N] "
+    print(f"{matched}{matched and '. '}{question}", end="", flush=True, file=sys.stderr)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "aborted"
 
 

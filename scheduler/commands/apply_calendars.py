@@ -118,8 +118,8 @@ def _audited(calendar: StoredCalendar, other: StoredCalendar | None) -> str:
         if value == others.get(name):
             continue
         if isinstance(value, Mapping):
-            known = others.get(name) or {}
-            dates = [day for day in value if value[day] != known.get(day)]
+            other_dates = others.get(name) or {}
+            dates = [day for day in value if value[day] != other_dates.get(day)]
             values[name] = {day: value[day] for day in dates[:MAX_AUDITED]}
             if len(dates) > MAX_AUDITED:
                 values[f"{name}_omitted"] = len(dates) - MAX_AUDITED

@@ -27,8 +27,8 @@ from scheduler.settings import Settings
 
 def is_applied(letter: DeadLetter, settings: Settings) -> bool:
     """Return whether a letter is to be applied: it is a command or a result, and its user is its tenant."""
-    known = letter.routing_key in COMMAND_MODELS or letter.routing_key == ScheduleResult.kind
-    return settings.tenant_by == "user_id" and letter.exchange == COMMANDS_EXCHANGE and known
+    is_command = letter.routing_key in COMMAND_MODELS or letter.routing_key == ScheduleResult.kind
+    return settings.tenant_by == "user_id" and letter.exchange == COMMANDS_EXCHANGE and is_command
 
 
 def apply_letter(connection: Connection, letter: DeadLetter, settings: Settings, soon: timedelta) -> None:

@@ -48,8 +48,8 @@ class _Event:
 
     def text(self, name: str) -> str:
         """Return the value of a property; empty if it is missing."""
-        found = self.first(name)
-        return "" if found is None else found.value
+        entry = self.first(name)
+        return "" if entry is None else entry.value
 
 
 @dataclass(frozen=True, slots=True)

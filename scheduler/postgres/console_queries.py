@@ -112,7 +112,7 @@ def watched_runs(
             run = read(row)
             if run.occurrence is not None:
                 runs[row[-2]].setdefault(run.event_id, run)
-        add_trigger_callers(cursor, [run for found in runs.values() for run in found.values()])
+        add_trigger_callers(cursor, [run for job_runs in runs.values() for run in job_runs.values()])
     of_job = _by_job(runs["of job"].values())
     return WatchedRuns(runs["whole"], runs["row"], of_job, list(runs["new"].values()))
 

@@ -92,26 +92,26 @@ class LargeValues:
 
     def fetch(self, session: ValueReader, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
         """Return the first rows of each class that fit, at least one, with large values; and the total size."""
-        kept: list[list[Row]] = []
+        fetched: list[list[Row]] = []
         used = 0
         for index, rows in enumerate(classes):
             later = sum(bool(later_rows) for later_rows in classes[index + 1 :])
             room = MAX_CLAIM_BYTES - used - later * (MAX_CLAIM_BYTES // _RESERVED)
             fitting, size = self._fetch_class(session, rows, room)
-            kept.append(fitting)
+            fetched.append(fitting)
             used += size
-        return kept, used
+        return fetched, used
 
     def _fetch_class(self, session: ValueReader, rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
-        kept: list[Row] = []
+        fetched: list[Row] = []
         size = 0
-        while len(kept) < len(rows) and (size < room or not kept):
-            for row in self._fetch_some(session, rows[len(kept) :], room - size):
-                if size >= room and kept:
-                    return kept, size
-                kept.append(row)
+        while len(fetched) < len(rows) and (size < room or not fetched):
+            for row in self._fetch_some(session, rows[len(fetched) :], room - size):
+                if size >= room and fetched:
+                    return fetched, size
+                fetched.append(row)
                 size += self._size(row)
-        return kept, size
+        return fetched, size
 
     def _fetch_some(self, session: ValueReader, rows: Sequence[Row], room: int) -> list[Row]:
         """Return the first rows with their values, about as many as fit, at least one."""

@@ -141,7 +141,7 @@ def created(migrations: list[Migration]) -> list[str]:
 def refuse_existing(cursor: Cursor, name: str, names: list[str]) -> None:
     """Raise Misconfigured if the schema has tables or types with these names."""
     cursor.execute(query("migrations/existing"), {"schema": name, "names": names})
-    if foreign := [found for found, in cursor.fetchall()]:
+    if foreign := [table for table, in cursor.fetchall()]:
         raise _foreign(name, foreign)
 
 

@@ -67,7 +67,7 @@ class Advice:
 
 def recommendation(jobs: int) -> Recommendation:
     """Return the settings for a number of jobs."""
-    return next((each for each in RECOMMENDATIONS if jobs <= each.jobs), RECOMMENDATIONS[-1])
+    return next((advised for advised in RECOMMENDATIONS if jobs <= advised.jobs), RECOMMENDATIONS[-1])
 
 
 def read_settings(connection: Connection) -> tuple[int, dict[str, ServerSetting]]:
@@ -82,19 +82,19 @@ def read_settings(connection: Connection) -> tuple[int, dict[str, ServerSetting]
 
 def advice(jobs: int, settings: Mapping[str, ServerSetting]) -> list[Advice]:
     """Return the settings that should be changed, dangerous ones first."""
-    found = [
+    advice = [
         Advice(name, settings[name].shown, "on", cost)
         for name, cost in _MUST_BE_ON.items() if settings[name].shown == "off"
     ]
     compression = settings["wal_compression"]
     if compression.knows_lz4 and compression.shown != "lz4":
-        found.append(Advice("wal_compression", compression.shown, "lz4", _COMPRESSION_COST))
+        advice.append(Advice("wal_compression", compression.shown, "lz4", _COMPRESSION_COST))
     least = recommendation(jobs)
     for name, cost in _SIZE_COSTS.items():
         amount, wanted = settings[name].amount, getattr(least, name)
         if amount is not None and amount < wanted:
-            found.append(Advice(name, settings[name].shown, as_setting(name, wanted), cost))
-    return found
+            advice.append(Advice(name, settings[name].shown, as_setting(name, wanted), cost))
+    return advice
 
 
 def as_setting(name: str, amount: int) -> str:

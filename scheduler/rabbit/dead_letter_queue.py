@@ -283,8 +283,8 @@ def _weight(letter: DeadLetter) -> int:
 
 
 def _find(reader: DeadLetterReader, letter_id: str) -> DeadLetter | None:
-    found = None
+    match = None
     for letter in reader.letters():
-        if found is None and letter.id == letter_id:
-            found = letter
-    return found
+        if match is None and letter.id == letter_id:
+            match = letter
+    return match

@@ -93,9 +93,9 @@ class Sidecar:
                     routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
                 )
                 incoming.correlation_id = correlation_id
-                known = headers or {}
+                given_headers = headers or {}
                 incoming.traceparent, incoming.tracestate = trace_context(
-                    known.get("traceparent"), known.get("tracestate")
+                    given_headers.get("traceparent"), given_headers.get("tracestate")
                 )
                 if isinstance(incoming.command, ScheduleTrigger) and incoming.command.issued_at is None:
                     incoming.message_id = message_id
@@ -220,19 +220,19 @@ class Sidecar:
 
     def due(self) -> list[ScheduleDue]:
         """Take the ScheduleDue events that were emitted since the last call, for any route."""
-        return [ScheduleDue.model_validate_json(each.body) for each in self.take("due", "due.")]
+        return [ScheduleDue.model_validate_json(event.body) for event in self.take("due", "due.")]
 
     def missed(self) -> list[ScheduleMissed]:
         """Take the ScheduleMissed events that were emitted since the last call."""
-        return [ScheduleMissed.model_validate_json(each.body) for each in self.take("missed")]
+        return [ScheduleMissed.model_validate_json(event.body) for event in self.take("missed")]
 
     def finished(self) -> list[ScheduleFinished]:
         """Take the ScheduleFinished events that were emitted since the last call."""
-        return [ScheduleFinished.model_validate_json(each.body) for each in self.take("finished")]
+        return [ScheduleFinished.model_validate_json(event.body) for event in self.take("finished")]
 
     def rejected(self) -> list[ScheduleRejected]:
         """Take the ScheduleRejected events that were emitted since the last call."""
-        return [ScheduleRejected.model_validate_json(each.body) for each in self.take("rejected")]
+        return [ScheduleRejected.model_validate_json(event.body) for event in self.take("rejected")]
 
     def take(self, routing_key: str, beginning: str | None = None) -> list[HostEvent]:
         """Take the raw events of one kind, oldest first; `dead` are those of dead runs.
@@ -258,8 +258,8 @@ class Sidecar:
         count = 0
         while rows := execute(database, "claim_commands", (_RELAYED,)):
             for _, kind, body, _, _, correlation_id, headers, _ in rows:
-                known = json.loads(headers or "{}")
-                self.publish(kind, body.encode(), correlation_id=correlation_id, headers=known)
+                stored_headers = json.loads(headers or "{}")
+                self.publish(kind, body.encode(), correlation_id=correlation_id, headers=stored_headers)
             execute(database, "delete_confirmed_commands", ([row[0] for row in rows],))
             count += len(rows)
         return count
@@ -318,7 +318,7 @@ class Sidecar:
             ]
             if not due:
                 return
-            wake_at, kind, _, first = min(due, key=lambda each: each[:3])
+            wake_at, kind, _, first = min(due, key=lambda item: item[:3])
             self.now = max(self.now, wake_at)
             if kind == _SKIPS and isinstance(first, Job):
                 self._report_skips(first)

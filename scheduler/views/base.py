@@ -63,7 +63,7 @@ def _absent(view: BaseModel) -> dict[str, Any]:
     """Return the optional fields that are None as pydantic excludes them."""
     absent: dict[str, Any] = {name: True for name in getattr(view, "optional", ()) if getattr(view, name) is None}
     for name in getattr(view, "lists", ()):
-        absent[name] = {index: _absent(each) for index, each in enumerate(getattr(view, name))}
+        absent[name] = {index: _absent(element) for index, element in enumerate(getattr(view, name))}
     return absent
 
 
@@ -71,7 +71,7 @@ def _member(view: BaseModel, name: str) -> str:
     value = getattr(view, name)
     if isinstance(value, Verbatim):
         return value.text
-    if isinstance(value, list) and all(isinstance(each, BaseModel) for each in value):
+    if isinstance(value, list) and all(isinstance(element, BaseModel) for element in value):
         return list_as_json(value)
     return view.model_dump_json(include={name}, warnings=False).partition(":")[2][:-1]
 
@@ -83,7 +83,7 @@ def list_as_json(views: Iterable[BaseModel]) -> str:
 
 def in_ascii(text: str) -> str:
     """Return a JSON text for a terminal or a pipe of any encoding."""
-    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+    return re.sub(r"[^\x00-\x7f]", lambda character: json.dumps(character[0])[1:-1], text)
 
 
 def instant(moment: datetime | None) -> str | None:
@@ -95,8 +95,8 @@ def seconds(span: timedelta | None) -> float | int | None:
     """Return a span in seconds, as an int if it is whole."""
     if span is None:
         return None
-    found = span.total_seconds()
-    return int(found) if found.is_integer() else found
+    seconds = span.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
 
 
 Json = Any

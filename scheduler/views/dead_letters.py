@@ -58,13 +58,13 @@ def body_view(body: bytes) -> tuple[str, Any]:
     """Return a body as JSON or text if possible; large bodies are truncated."""
     if len(body) <= SHOWN_BYTES:
         try:
-            found = json.loads(body, parse_constant=lambda _: None)
+            content = json.loads(body, parse_constant=lambda _: None)
             # Half a surrogate pair has no bytes, and what is too deep for pydantic to read it could not write.
-            from_json(json.dumps(found, ensure_ascii=False).encode())
+            from_json(json.dumps(content, ensure_ascii=False).encode())
         except (ValueError, RecursionError):
             pass
         else:
-            return "json", _without_credentials(found)
+            return "json", _without_credentials(content)
     try:
         return "text", body[:SHOWN_BYTES].decode()
     except UnicodeDecodeError:
@@ -87,11 +87,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         return "…"
     if isinstance(value, Mapping):
-        return {_plain(str(name)): _plain(each, depth + 1) for name, each in value.items()}
+        return {_plain(str(name)): _plain(item, depth + 1) for name, item in value.items()}
     if isinstance(value, Timestamp):
         return {"timestamp": value.seconds}
     if isinstance(value, list | tuple):
-        return [_plain(each, depth + 1) for each in value]
+        return [_plain(item, depth + 1) for item in value]
     if isinstance(value, datetime):
         return rfc3339(value) if value.tzinfo else f"{value.isoformat()}Z"
     if isinstance(value, bytes | bytearray):

@@ -39,15 +39,15 @@ def delayed_view(row: DelayedSummary) -> DelayedView:
     return DelayedView.model_construct(**_fields(row))
 
 
-def whole_delayed_view(found: DelayedDetails) -> WholeDelayedView:
+def whole_delayed_view(details: DelayedDetails) -> WholeDelayedView:
     """Return the view with properties, headers and body; large bodies are truncated."""
-    encoding, body = body_view(found.body)
+    encoding, body = body_view(details.body)
     try:
-        properties, headers = printable(found.properties)
+        properties, headers = printable(details.properties)
     except content_header.UnreadableContent:  # written by hand
         properties, headers = {}, {}
     return WholeDelayedView.model_construct(
-        **_fields(found.listed), properties=properties, headers=headers, body=body, body_encoding=encoding
+        **_fields(details.listed), properties=properties, headers=headers, body=body, body_encoding=encoding
     )
 
 
@@ -61,12 +61,12 @@ def _fields(row: DelayedSummary) -> dict[str, Any]:
 
 def printable(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return properties and headers as JSON values."""
-    found = content_header.read(raw)
+    header = content_header.read(raw)
     headers = {
-        header_values.as_text(entry.name): _header_text(content_header.value(found.table, entry), entry)
-        for entry in found.entries
+        header_values.as_text(entry.name): _header_text(content_header.value(header.table, entry), entry)
+        for entry in header.entries
     }
-    return header_values.properties(found), headers
+    return header_values.properties(header), headers
 
 
 def _header_text(value: HeaderValue, entry: content_header.HeaderEntry) -> Any:

@@ -102,8 +102,8 @@ def run_json(run: Run) -> str:
     view = whole_run_view(run)
     if run.occurrence is not None:
         return as_json(view)
-    known = json.loads(as_json(view, warnings=False))
-    return json.dumps(dict.fromkeys(name for name in RunView.model_fields if name not in RunView.optional) | known)
+    absent = dict.fromkeys(name for name in RunView.model_fields if name not in RunView.optional)
+    return json.dumps(absent | json.loads(as_json(view, warnings=False)))
 
 
 def attempt_view(attempt: FinishedAttempt) -> AttemptView:

@@ -14,10 +14,10 @@ def handler_offers(handlers: Handlers) -> list[HandlerOffer]:
     offers = []
     for job_type, handler in handlers:
         model = handler.model.model_fields["payload"].annotation
-        known = isinstance(model, type) and issubclass(model, BaseModel)
+        is_model = isinstance(model, type) and issubclass(model, BaseModel)
         offers.append(HandlerOffer.model_construct(
-            job_type=job_type, description=handler.description, parameters=_schema(model) if known else None,
-            defaults=_defaults(model) if known else {},
+            job_type=job_type, description=handler.description, parameters=_schema(model) if is_model else None,
+            defaults=_defaults(model) if is_model else {},
         ))
     return offers
 

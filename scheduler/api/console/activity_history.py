@@ -53,7 +53,7 @@ def sample(pulse: SystemSnapshot) -> ActivitySample:
     lags = tuple(sum(column) for column in zip(*(activity.get("lag", ()) for activity in recent), strict=False))
 
     def rate(name: str) -> float:
-        return sum(float(each.get(name, 0)) / max(float(each.get("seconds", 1)), 0.001) for each in recent)
+        return sum(float(sample.get(name, 0)) / max(float(sample.get("seconds", 1)), 0.001) for sample in recent)
 
     return ActivitySample(pulse.at, lags, rate("due"), rate("queued"), pulse.backlog.due, rate("runs_succeeded"),
                   rate("runs_dead"))

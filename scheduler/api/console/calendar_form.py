@@ -72,8 +72,8 @@ def calendar_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
         old, new = (_text(fields.get(name)) for fields in (before, after))
         if old != new:
             changed.append(ContentChange(label, "", f"{old} → {new}"))
-    found = [*changed, *changes]
-    return found[:_CHANGES_SHOWN], len(found)
+    all_changes = [*changed, *changes]
+    return all_changes[:_CHANGES_SHOWN], len(all_changes)
 
 
 def _text(value: Any) -> str:

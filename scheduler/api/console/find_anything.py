@@ -46,8 +46,8 @@ async def find(site: Site, who: Identity, text: str) -> list[Match]:
         search = site.services.database.search
         jobs = await search(lambda at: jobs_with_payload(at, path, value, who.tenant, MOST))
         return [_job_match(job) for job in jobs]
-    found = await asyncio.gather(_jobs(site, who, text), _calendars(site, who, text))
-    matches = {(match.kind, match.href): match for group in found for match in group}
+    groups = await asyncio.gather(_jobs(site, who, text), _calendars(site, who, text))
+    matches = {(match.kind, match.href): match for group in groups for match in group}
     return sorted(matches.values(), key=lambda match: _KINDS.index(match.kind))
 
 

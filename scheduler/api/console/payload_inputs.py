@@ -34,8 +34,8 @@ def payload_inputs(schema: Mapping[str, Any] | None) -> list[PayloadInput]:
 
 def _plain(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a property without `anyOf` with null and without a reference to a definition."""
-    given = [each for each in part.get("anyOf") or () if isinstance(each, Mapping)]
-    options = [each for each in given if each.get("type") != "null"]
+    alternatives = [option for option in part.get("anyOf") or () if isinstance(option, Mapping)]
+    options = [option for option in alternatives if option.get("type") != "null"]
     merged = {**part, **options[0]} if len(options) == 1 else dict(part)
     target = str(merged.get("$ref") or "").removeprefix("#/$defs/")
     definition = (schema.get("$defs") or {}).get(target)

@@ -36,10 +36,10 @@ def causes_of(snapshot: LiveSnapshot, tenant: str | None) -> list[ProblemCause]:
     pulse = snapshot.pulse
     if pulse is None:
         return []
-    found = [*_refused(_visible(snapshot, "refused", tenant)), *_errors(_visible(snapshot, "errors", tenant))]
+    causes = [*_refused(_visible(snapshot, "refused", tenant)), *_errors(_visible(snapshot, "errors", tenant))]
     if tenant is None:
-        found += [*_silent_workers(pulse), *_flood(snapshot.causes.get("due", ()), pulse)]
-    return sorted(found, key=lambda cause: -cause.weight)[:MAX_CAUSES]
+        causes += [*_silent_workers(pulse), *_flood(snapshot.causes.get("due", ()), pulse)]
+    return sorted(causes, key=lambda cause: -cause.weight)[:MAX_CAUSES]
 
 
 def _visible(snapshot: LiveSnapshot, name: str, tenant: str | None) -> list[Mapping[str, Any]]:

@@ -96,7 +96,7 @@ def _describe_state(report: RunReport) -> Iterator[str]:
             yield from _describe_waiting(report)
         case _:
             yield from _describe_end(report)
-    if not report.producers and (run.open or not report.told):
+    if not report.producers and (run.open or not report.announced):
         yield "No producer is running: the run does not change until one starts."
 
 
@@ -152,7 +152,7 @@ def _describe_end(report: RunReport) -> Iterator[str]:
         case _:
             yield f"Cancelled{_at(run.finished_at)} with its job; there are no further attempts. {_RETRY_HINT}"
             yield "A worker that was running it was not interrupted; if it reports success, the run succeeds."
-    if not report.told:
+    if not report.announced:
         yield "ScheduleFinished is not published yet; a producer will publish it."
 
 

@@ -104,5 +104,5 @@ def _newest_first(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 def _version(folder: Path) -> tuple[int, ...]:
     """Read a version out of the folder above `bin`, so that 16 sorts above 9.6."""
-    found = re.search(r"(\d+(?:\.\d+)*)", folder.parent.name)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    version = re.search(r"(\d+(?:\.\d+)*)", folder.parent.name)
+    return tuple(map(int, version[1].split("."))) if version else ()

@@ -77,7 +77,7 @@ def _load(module: str, name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = importlib.import_module(f"testcontainers.community.{module}")
+            package = importlib.import_module(f"testcontainers.community.{module}")
         except ModuleNotFoundError:
-            found = importlib.import_module(f"testcontainers.{module}")
-    return getattr(found, name)
+            package = importlib.import_module(f"testcontainers.{module}")
+    return getattr(package, name)

@@ -65,14 +65,14 @@ def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> 
 
 def end(processes: Iterable[ProcessIdentity], signum: int, grace: float) -> None:
     """Terminate each process; kill the ones that do not end in time, with their descendants."""
-    asked = list(processes)
+    stopping = list(processes)
     if signum == signal.SIGKILL:
         grace = 0.0  # nothing to wait for, and its descendants must go with it
     else:
-        for process in asked:
+        for process in stopping:
             process.send(signum)
-    wait_until(lambda: not any(p.alive() for p in asked), grace)
-    for process in asked:
+    wait_until(lambda: not any(p.alive() for p in stopping), grace)
+    for process in stopping:
         kill_tree(process)
 
 
@@ -89,11 +89,11 @@ def kill_tree(process: ProcessIdentity) -> None:
 def descendants(pid: int) -> list[ProcessIdentity]:
     """Return the processes below this one."""
     parents = _parents()
-    found = [child for child, parent in parents.items() if parent == pid]
-    for child in found:
-        found.extend(grandchild for grandchild, parent in parents.items() if parent == child)
+    descendants = [child for child, parent in parents.items() if parent == pid]
+    for child in descendants:
+        descendants.extend(grandchild for grandchild, parent in parents.items() if parent == child)
     family = []
-    for child in found:
+    for child in descendants:
         with contextlib.suppress(ProcessLookupError):
             family.append(ProcessIdentity.of(child))
     return family

@@ -204,12 +204,12 @@ class RabbitServer:
     def _environment(self) -> dict[str, str]:
         # Settings of another node must not leak into this one.
         foreign = ("RABBITMQ_", "ERL_", "NOTIFY_")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         erlang = [_LOOPBACK_ONLY, "-noinput"]
         if (os.cpu_count() or 1) > _MANY_CORES:
             erlang.append(f"+S {_MANY_CORES}:{_MANY_CORES}")
         return {
-            **kept,
+            **environment,
             **rabbitmq_home.environment(self.directory),
             "LC_ALL": "C.UTF-8",
             "ERL_EPMD_PORT": str(self.epmd_port),

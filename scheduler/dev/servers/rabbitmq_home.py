@@ -58,15 +58,15 @@ def needed_plugins(installed: Path, wanted: Iterable[str]) -> list[Path] | None:
     waiting = list(wanted)
     if any(name not in folders for name in waiting):
         return None
-    found: dict[str, Path] = {}
+    homes: dict[str, Path] = {}
     while waiting:
         name = waiting.pop()
-        if name in found or name not in folders:  # those not here are Erlang's own
+        if name in homes or name not in folders:  # those not here are Erlang's own
             continue
-        found[name] = folders[name]
+        homes[name] = folders[name]
         description = folders[name] / "ebin" / f"{name}.app"
         if not description.exists():
             return None
         listed = re.search(r"\{\s*applications\s*,\s*\[([^\]]*)\]", description.read_text(encoding="utf-8"))
         waiting.extend(re.findall(r"\w+", listed[1]) if listed else ())
-    return sorted(found.values())
+    return sorted(homes.values())

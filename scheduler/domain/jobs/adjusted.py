@@ -80,10 +80,10 @@ def effective_calendar(spec: Spec, tenant: str, find: FindEffective) -> Effectiv
     """Return the calendar of a schedule, None without one. Raises Rejected if it is unknown."""
     if spec.calendar is None:
         return None
-    found = find(tenant, spec.calendar)
-    if found is None:
+    calendar = find(tenant, spec.calendar)
+    if calendar is None:
         raise Rejected([Problem("calendar", f"there is no calendar {spec.calendar}")])
-    return found
+    return calendar
 
 
 def adjustments_of(spec: Spec, effective: EffectiveCalendar | None) -> Adjustments:

@@ -86,7 +86,7 @@ class DueSkips(Source[Job, SkipEmission]):
         later = times.confirmed_at + timedelta(seconds=RETRY_SECONDS)
         settled += [SettledSkips(job.id, job.reported_until, later) for job in (*failed, *unreadable)]
         skips.settle(session, settled)
-        soonest = min((each.skip_at for each in settled if each.skip_at is not None), default=None)
+        soonest = min((job.skip_at for job in settled if job.skip_at is not None), default=None)
         return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
     def report(self, results: Sequence[EmissionResult[SkipEmission]], times: BatchTimes) -> None:  # noqa: ARG002 - a source's

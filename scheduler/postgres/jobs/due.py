@@ -94,51 +94,51 @@ def settle(session: ClaimSession, settlement: JobSettlement) -> None:
     )
 
 
-def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    times = {"emitted_at": found.emitted_at, "confirmed_at": found.confirmed_at}
-    if found.done:
-        yield query("jobs/settle_done"), times | {"places": ctid_array(places, found.done)}
-    if found.moved:
-        ids, texts = zip(*found.moved, strict=True)
+def _statements(settlement: JobSettlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    times = {"emitted_at": settlement.emitted_at, "confirmed_at": settlement.confirmed_at}
+    if settlement.done:
+        yield query("jobs/settle_done"), times | {"places": ctid_array(places, settlement.done)}
+    if settlement.moved:
+        ids, texts = zip(*settlement.moved, strict=True)
         yield query("jobs/settle_next"), times | {"places": ctid_array(places, ids), "following": array(texts)}
-    if found.passed:
-        ids, following, emitted, folded_into = zip(*found.passed, strict=True)
+    if settlement.passed:
+        ids, following, emitted, folded_into = zip(*settlement.passed, strict=True)
         yield query("jobs/settle_other"), times | {
             "ids": array(ids), "following": array(map(_moment, following)),
             "emitted": array("1" if confirmed else "0" for confirmed in emitted),
             "folded_into": array(map(_moment, folded_into)),
         }
-    if found.adjusted:
-        yield query("jobs/settle_adjusted"), times | _adjusted(found.adjusted)
-    if found.waiting:
-        ids, until = zip(*found.waiting, strict=True)
+    if settlement.adjusted:
+        yield query("jobs/settle_adjusted"), times | _adjusted(settlement.adjusted)
+    if settlement.waiting:
+        ids, until = zip(*settlement.waiting, strict=True)
         yield query("jobs/settle_waiting"), {"ids": array(ids), "until": array(map(_moment, until))}
-    if found.triggered:
-        yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered), "emitted": 1}
-    if found.skipped_triggers:
-        yield query("jobs/settle_triggered"), times | {"ids": array(found.skipped_triggers), "emitted": 0}
-    if found.held:
-        ids, runs = zip(*found.held, strict=True)
+    if settlement.triggered:
+        yield query("jobs/settle_triggered"), times | {"ids": array(settlement.triggered), "emitted": 1}
+    if settlement.skipped_triggers:
+        yield query("jobs/settle_triggered"), times | {"ids": array(settlement.skipped_triggers), "emitted": 0}
+    if settlement.held:
+        ids, runs = zip(*settlement.held, strict=True)
         yield query("jobs/settle_held"), {"ids": array(ids), "event_ids": array(runs)}
-    if found.unrecorded:
-        yield query("runs/delete"), {"ids": array(found.unrecorded)}
-    if found.unoffered:
-        yield query("runs/expire_now"), {"ids": array(found.unoffered)}
-    if found.unmerged:
-        yield REPLACE, {"runs": records(found.unmerged, STORED)}
-    if found.failed:
-        ids, seconds, due_at, problems = zip(*found.failed, strict=True)
+    if settlement.unrecorded:
+        yield query("runs/delete"), {"ids": array(settlement.unrecorded)}
+    if settlement.unoffered:
+        yield query("runs/expire_now"), {"ids": array(settlement.unoffered)}
+    if settlement.unmerged:
+        yield REPLACE, {"runs": records(settlement.unmerged, STORED)}
+    if settlement.failed:
+        ids, seconds, due_at, problems = zip(*settlement.failed, strict=True)
         yield query("jobs/settle_failed"), {
             "ids": array(ids), "delays": array("NULL" if delay is None else str(delay) for delay in seconds),
             "due_at": array(map(_moment, due_at)), "problems": list(problems),
         }
 
 
-def _adjusted(found: Sequence[AdjustedOccurrence]) -> dict[str, str | list[str]]:
-    states = [occurrence.state for occurrence in found]
+def _adjusted(occurrences: Sequence[AdjustedOccurrence]) -> dict[str, str | list[str]]:
+    states = [occurrence.state for occurrence in occurrences]
     return {
-        "ids": array(occurrence.id for occurrence in found),
-        "due": array(_moment(occurrence.due_at) for occurrence in found),
+        "ids": array(occurrence.id for occurrence in occurrences),
+        "due": array(_moment(occurrence.due_at) for occurrence in occurrences),
         "following": array(_moment(state.next_run_at) for state in states),
         "nominal": array(_moment(state.nominal_at) for state in states),
         "settled": array(_moment(state.settled_until) for state in states),

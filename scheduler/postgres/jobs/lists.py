@@ -161,12 +161,12 @@ def list_jobs(
 
 def _limited(cursor: Cursor, rows: list[tuple[Any, ...]]) -> JobPage:
     """Return the first jobs that are not too large together."""
-    kept = rows
+    fitting = rows
     size = LARGE_VALUES.inline_size(rows)
     if size is None or size > MAX_CLAIM_BYTES:
-        [kept], _ = LARGE_VALUES.fetch(CursorReader(cursor), [rows])
-    page = JobPage(_rows(cursor, kept))
-    page.cut = len(kept) < len(rows)
+        [fitting], _ = LARGE_VALUES.fetch(CursorReader(cursor), [rows])
+    page = JobPage(_rows(cursor, fitting))
+    page.cut = len(fitting) < len(rows)
     return page
 
 
@@ -216,8 +216,8 @@ def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
     with translated(), connection.cursor() as cursor:
         values = wanted.values() | {"limit": most, "before": None, "before_id": None}
         cursor.execute(wanted.count, values)
-        [(found,)] = cursor.fetchall()
-        return int(found)
+        [(count,)] = cursor.fetchall()
+        return int(count)
 
 
 def find_job(connection: Connection, job_id: str) -> JobRow | None:

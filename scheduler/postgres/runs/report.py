@@ -21,7 +21,7 @@ class RunReport:
     """A run at time `now`."""
 
     run: Run
-    told: bool  # it has ended and ScheduleFinished was published
+    announced: bool  # it has ended and ScheduleFinished was published
     producers: int  # live ones
     now: datetime
 

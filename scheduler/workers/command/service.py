@@ -192,8 +192,8 @@ class CommandWorker:
             offer.fetching = False
             offer.open()
             return
-        found = partial(self._post, self._on_fetched, offer)
-        left[0].get(found, partial(self._post, self._fetch, offer, left[1:]))
+        fetched = partial(self._post, self._on_fetched, offer)
+        left[0].get(fetched, partial(self._post, self._fetch, offer, left[1:]))
 
     def _on_fetched(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
         if queue in offer.queues:

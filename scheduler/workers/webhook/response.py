@@ -93,14 +93,14 @@ def retry_after(text: str | None, most: float, now: datetime) -> float | None:
 
 
 def _limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    kept: dict[str, str] = {}
+    headers_kept: dict[str, str] = {}
     space = MAX_HEADERS
     for name, value in headers.items():
         space -= len(name) + len(value)
         if space < 0:
             break
-        kept[printable_text(name)] = printable_text(value)
-    return kept
+        headers_kept[printable_text(name)] = printable_text(value)
+    return headers_kept
 
 
 def _decode(body: bytes, content_type: str | None) -> str:

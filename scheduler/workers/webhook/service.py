@@ -66,8 +66,8 @@ class WebhookWorker:
             if name != WebhookTarget.queue:
                 declare_work(link, name, in_pool(WebhookTarget.key, pool), self._queue_type)
             ranks = declare_classes(link, WebhookTarget.queue, WebhookTarget.key, pool, self._queue_type)
-            for each, rank in ({name: NORMAL_RANK} | ranks).items():
-                queues.append(WorkQueue(link, each, prefetch, self._loop.take, quick=not queues, rank=rank))
+            for queue_name, rank in ({name: NORMAL_RANK} | ranks).items():
+                queues.append(WorkQueue(link, queue_name, prefetch, self._loop.take, quick=not queues, rank=rank))
         return queues
 
     def _check(self, link: Link) -> None:

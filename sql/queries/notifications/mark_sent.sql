@@ -1,4 +1,4 @@
 -- Mark what was sent, unless it has changed meanwhile.
 UPDATE notifications SET sent = true
-FROM unnest(%(keys)s::text[], %(sinces)s::timestamptz[]) AS told (key, since)
-WHERE notifications.key = told.key AND notifications.since = told.since
+FROM unnest(%(keys)s::text[], %(sinces)s::timestamptz[]) AS delivered (key, since)
+WHERE notifications.key = delivered.key AND notifications.since = delivered.since

@@ -39,8 +39,8 @@ def run(status, **changed):
     return Run(EVENT, RunStatus(status), **fields | changed)
 
 
-def parts(status, *, now=60, producers=1, told=True, **changed):
-    text = "\n".join(explain(RunReport(run(status, **changed), told, producers, after(now))))
+def parts(status, *, now=60, producers=1, announced=True, **changed):
+    text = "\n".join(explain(RunReport(run(status, **changed), announced, producers, after(now))))
     return [part.splitlines() for part in text.split("\n\n")]
 
 
@@ -82,7 +82,8 @@ RETRY_HINT = "`scheduler run retry` retries it now."
       f"Attempt 2 is due at {at(61)}, in 1.000 s."]),
     ("succeeded", {"attempts": (attempt(1), attempt(2, "succeeded", worker="w2")), "finished_at": after(30)},
      [f"Succeeded at {at(30)} with attempt 2, by w2."]),
-    ("succeeded", {"attempts": (attempt(1, "succeeded", worker=None),), "finished_at": after(30), "told": False},
+    ("succeeded",
+     {"attempts": (attempt(1, "succeeded", worker=None),), "finished_at": after(30), "announced": False},
      [f"Succeeded at {at(30)} with attempt 1, by an unnamed worker.",
       "ScheduleFinished is not published yet; a producer will publish it."]),
     ("dead", {"attempts": (attempt(3, "timed_out"),), "finished_at": after(33), "attempt": 3, "counted": 3},
@@ -134,7 +135,7 @@ def test_control_characters_are_replaced():
     ended = (attempt(1, error=nasty, worker=nasty[:200]),)
     occurrence = replace(OCCURRENCE, job_type="a\x1b\x9bb")
     dead = run("dead", attempts=ended, finished_at=DUE, output=json.dumps(nasty), occurrence=occurrence)
-    lines = explain(RunReport(dead, told=True, producers=1, now=DUE))
+    lines = explain(RunReport(dead, announced=True, producers=1, now=DUE))
     assert all(line.isprintable() for line in lines)
     assert max(map(len, lines)) < 700
 

@@ -32,10 +32,10 @@ async def day_page(request: Request, site: SiteParam, who: Visitor, job_id: UUID
     job = job_view(row)
     day = _day(request.query_params.get("date", ""))
     here = zone(job.timezone)
-    start, end = (datetime.combine(each, time(), here).astimezone(UTC) for each in (day, day + timedelta(days=1)))
-    found = await site.services.reads.runs(who, RunFilter(job_id=str(job_id), since=start, until=end), _MOST)
+    start, end = (datetime.combine(date, time(), here).astimezone(UTC) for date in (day, day + timedelta(days=1)))
+    page = await site.services.reads.runs(who, RunFilter(job_id=str(job_id), since=start, until=end), _MOST)
     occurrences = await _occurrences(site, who, row, start, end)
-    rows = _rows(job, list(found.items), occurrences, datetime.now(UTC))
+    rows = _rows(job, list(page.items), occurrences, datetime.now(UTC))
     return site.page(request, "job_day.html", {
         "who": who, "page": "jobs", "job": job, "day": day, "rows": rows[:_MOST], "more": len(rows) > _MOST,
         "changes": await _changes(site, who, job_id, end), "before": day - timedelta(days=1),

@@ -102,7 +102,7 @@ def test_a_run_with_more_attempts_than_are_kept_shrinks_at_its_next_step():
     after_it = after(run, result("snoozed", 5001, retry_in=0.0))
     assert len(after_it.attempts) == FIRST_KEPT + LAST_KEPT
     assert len(after_it.attempts) + after_it.attempts_omitted == 5001
-    lines = explain(RunReport(after_it, told=False, producers=1, now=T))
+    lines = explain(RunReport(after_it, announced=False, producers=1, now=T))
     assert "… 4,901 attempts not shown" in lines
     assert whole_run_view(after_it).attempts_omitted == 4901
 
