@@ -96,13 +96,13 @@ def _drawn(part: dict[str, Any], named: dict[str, Any], depth: int) -> st.Search
 
 
 def _object(part: dict[str, Any], named: dict[str, Any], depth: int) -> st.SearchStrategy[Any]:
-    known = part.get("properties", {})
-    if not known or depth > _DEEPEST:
+    response = part.get("properties", {})
+    if not response or depth > _DEEPEST:
         values = part.get("additionalProperties")
         inner = _drawn(values, named, depth + 1) if isinstance(values, dict) else ANYTHING
         return st.dictionaries(_TEXTS, inner, max_size=4)
     needed = set(part.get("required", []))
-    drawn = {name: _drawn(each, named, depth + 1) for name, each in known.items()}
+    drawn = {name: _drawn(each, named, depth + 1) for name, each in response.items()}
     return st.fixed_dictionaries({name: each for name, each in drawn.items() if name in needed},
                                  optional={name: each for name, each in drawn.items() if name not in needed})
 

@@ -62,8 +62,8 @@ class Running:
         found = []
 
         def enough():
-            said = json.loads(self.host.get("scheduler_results")[2])
-            found.extend([said] if said["status"] in statuses else [])
+            body = json.loads(self.host.get("scheduler_results")[2])
+            found.extend([body] if body["status"] in statuses else [])
             return found
 
         return until(enough, f"a result: {statuses}")[0]

@@ -59,12 +59,12 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
     if ended and timely and not job.of("cancel") and ended[-1]["body"]["status"] != status:
         yield Violation("outcome", f"{event_id} ended as {ended[-1]['body']['status']}, its reports say {status}", [job.id])
     if ended:
-        told = ended[0]["t"]
-        late = [e for e in job.due if e["event_id"] == event_id and seconds(e["emitted_at"]) > told + 2]
+        t = ended[0]["t"]
+        late = [e for e in job.due if e["event_id"] == event_id and seconds(e["emitted_at"]) > t + 2]
         if late and not any("again" in step for step in behaviour) and ended[0]["body"]["status"] in {"succeeded", "dead"}:
             yield Violation("emitted again", f"{event_id}: attempt {late[0]['run']['attempt']} was emitted after its run had ended", [job.id])
         if status == "dead" and not job.of("cancel") and not any(
-                d["body"].get("event_id") == event_id for d in job.dead) and not case.disturbed(told, case.end, 30):
+                d["body"].get("event_id") == event_id for d in job.dead) and not case.disturbed(t, case.end, 30):
             yield Violation("dead letter", f"{event_id} is dead, and no dead letter came", [job.id])
 
 

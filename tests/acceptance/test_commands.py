@@ -81,8 +81,8 @@ def test_unreadable_properties_block_no_other_command(host, sidecar, amqp_url):
     last = host.request(run_at="2099-01-01T00:00:00Z")
     for job in (first, last):
         assert sidecar.stored(job)["status"] == "pending"
-    told = [json.loads(host.get(rejected)[2])["errors"] for _ in range(5)]
-    assert sorted(each[0]["field"] for each in told) == ["body", "body", "headers", "headers", "headers"]
+    errorss = [json.loads(host.get(rejected)[2])["errors"] for _ in range(5)]
+    assert sorted(each[0]["field"] for each in errorss) == ["body", "body", "headers", "headers", "headers"]
     dead = {"queue": "scheduler_dead", "passive": True}
     until(lambda: host.channel.queue_declare(**dead).method.message_count == 5, "all five in scheduler_dead")
     with keeping_raw():

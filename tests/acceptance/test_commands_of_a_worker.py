@@ -111,10 +111,10 @@ def test_with_verified_users_a_worker_sets_user_id_on_every_message(fleet, host)
     fleet.up(SCHEDULER_TENANT_BY="user_id")
     table = fleet.python("print('done')", more='tenants = ["*"]')
     worker = fleet.offer(table, SCHEDULER_TENANT_BY="user_id").ready()
-    asked = str(uuid4())
-    host.publish("request", {"id": asked, "job_type": "x", "run_at": utc().isoformat(),
+    text = str(uuid4())
+    host.publish("request", {"id": text, "job_type": "x", "run_at": utc().isoformat(),
                              "target": {"command": {"name": "job"}}}, user_id=urlsplit(fleet.amqp_url).username)
-    assert fleet.run(asked, "succeeded")["output"]["stdout"] == "done\n"
+    assert fleet.run(text, "succeeded")["output"]["stdout"] == "done\n"
     assert host.drain("scheduler_dead") == []
     warnings = [line["event"] for line in worker.lines if line["level"] == "warning"]
     assert set(warnings) <= {"no reply to `running`; starting the command"}  # if the sidecar is slow
@@ -166,13 +166,13 @@ def test_a_stop_waits_for_commands_then_snoozes_them(fleet, host):
         """A worker that freezes for seconds while it stops may send no result; its attempt is then lost."""
         (fleet.folder / "began").unlink(missing_ok=True)
         worker = fleet.offer(text, SCHEDULER_STOP_GRACE="0").ready()
-        asked = job(host, run={"max_attempts": 1})
+        stored_job = job(host, run={"max_attempts": 1})
         fleet.trace("began")
         assert worker.stop() == 0
         if worker.orderly:
-            return asked
-        host.publish("cancel", {"id": asked})
-        fleet.run(asked, "cancelled", "dead")
+            return stored_job
+        host.publish("cancel", {"id": stored_job})
+        fleet.run(stored_job, "cancelled", "dead")
         host.channel.queue_purge("scheduler_command_job")
         return None
 

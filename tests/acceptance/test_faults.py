@@ -157,9 +157,9 @@ def test_first_and_last_datetimes_are_handled(database_url):
             "INSERT INTO jobs (id, job_type, next_run_at) VALUES "
             "(gen_random_uuid(), 'first', '0001-01-01 00:00Z'), (gen_random_uuid(), 'parked', 'infinity')"
         )
-        found = claim(session, 10)
-        assert [job.definition.job_type for job in found.things] == ["first"]
-        assert found.seconds_to_next is None
+        claimed = claim(session, 10)
+        assert [job.definition.job_type for job in claimed.things] == ["first"]
+        assert claimed.seconds_to_next is None
 
 
 def test_a_manual_notify_does_not_crash_a_producer(database_url):

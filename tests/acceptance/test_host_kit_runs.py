@@ -80,9 +80,9 @@ def test_a_failed_handler_is_retried_until_it_succeeds(up, host, handlers, ask, 
         return {"sent": event.payload["n"]}
 
     ask(AT_ONCE, n=7)
-    told = finished()
-    assert (told["status"], told["attempts"], told["output"]) == ("succeeded", 3, {"sent": 7})
-    assert outcomes(up, told["event_id"]) == [("failed", "w1"), ("failed", "w1"), ("succeeded", "w1")]
+    end = finished()
+    assert (end["status"], end["attempts"], end["output"]) == ("succeeded", 3, {"sent": 7})
+    assert outcomes(up, end["event_id"]) == [("failed", "w1"), ("failed", "w1"), ("succeeded", "w1")]
     [kept] = up.sql("SELECT attempts FROM run_history")
     assert "in handle" in kept["attempts"][0]["error"]
     assert kept["attempts"][0]["error"].endswith("RuntimeError: mail server away\n")
@@ -92,9 +92,9 @@ def test_a_failed_handler_is_retried_until_it_succeeds(up, host, handlers, ask, 
 def test_a_non_json_return_value_is_an_error(handlers, ask, finished):
     handlers.on_due("test.job")(lambda _: {1j})
     ask(AT_ONCE)
-    told = finished()
-    assert (told["status"], told["attempts"]) == ("dead", 1)
-    assert "the handler returned a value of type set that is not JSON" in told["error"]
+    end = finished()
+    assert (end["status"], end["attempts"]) == ("dead", 1)
+    assert "the handler returned a value of type set that is not JSON" in end["error"]
 
 
 def test_a_snoozed_attempt_is_repeated_and_not_counted(up, handlers, ask, finished):
@@ -104,9 +104,9 @@ def test_a_snoozed_attempt_is_repeated_and_not_counted(up, handlers, ask, finish
             raise Snooze(0.1)
 
     ask({"max_attempts": 1})
-    told = finished()
-    assert (told["status"], told["attempts"]) == ("succeeded", 2)
-    assert outcomes(up, told["event_id"]) == [("snoozed", "w1"), ("succeeded", "w1")]
+    end = finished()
+    assert (end["status"], end["attempts"]) == ("succeeded", 2)
+    assert outcomes(up, end["event_id"]) == [("snoozed", "w1"), ("succeeded", "w1")]
 
 
 def test_give_up_makes_a_run_dead_until_a_retry(host, handlers, ask, finished):
@@ -116,19 +116,19 @@ def test_give_up_makes_a_run_dead_until_a_retry(host, handlers, ask, finished):
             raise GiveUp("no such invoice")
 
     ask(AT_ONCE)
-    told = finished()
-    assert (told["status"], told["attempts"], told["error"]) == ("dead", 1, "no such invoice")
+    end = finished()
+    assert (end["status"], end["attempts"], end["error"]) == ("dead", 1, "no such invoice")
     assert host.get("scheduler_dead")[1].headers["x-dead-reason"] == "failed at attempt 1: no such invoice"
-    assert ask.client.retry(told["event_id"], wait=DEADLINE).status == "scheduled"
+    assert ask.client.retry(end["event_id"], wait=DEADLINE).status == "scheduled"
     assert finished()["status"] == "succeeded"
 
 
 def test_an_unhandled_job_type_is_retried(host, handlers, ask, finished):
     handlers.on_due("other.job")(print)
     ask(AT_ONCE)
-    told = finished()
-    assert (told["status"], told["attempts"]) == ("dead", 3)
-    assert "UnknownJobType" in told["error"]
+    end = finished()
+    assert (end["status"], end["attempts"]) == ("dead", 3)
+    assert "UnknownJobType" in end["error"]
     assert unused(host)
 
 
@@ -167,10 +167,10 @@ def test_an_async_handler_is_cancelled_when_its_run_has_timed_out(up, handlers, 
             cancelled.set()
 
     ask({"timeout": 1, "max_attempts": 1})
-    told = finished()
-    assert told["status"] == "dead"
+    end = finished()
+    assert end["status"] == "dead"
     assert cancelled.wait(DEADLINE)
-    assert outcomes(up, told["event_id"]) == [("timed_out", "w1")]
+    assert outcomes(up, end["event_id"]) == [("timed_out", "w1")]
 
 
 def test_a_handler_that_outlasts_its_timeout_and_succeeds_ends_the_run(up, handlers, ask, finished):
@@ -185,8 +185,8 @@ def test_a_handler_that_outlasts_its_timeout_and_succeeds_ends_the_run(up, handl
     ask({"timeout": 1, "backoff": [0], "start_timeout": 600})
     until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt = 2 AND status = 'delivered'"), "the second attempt")
     finish.set()
-    told = finished()
-    assert (told["status"], told["output"]) == ("succeeded", 1)
+    end = finished()
+    assert (end["status"], end["output"]) == ("succeeded", 1)
     assert calls.get() == 1
     assert calls.empty()
 
@@ -220,9 +220,9 @@ def test_a_runner_that_dies_after_the_ack_is_detected(up, host, amqp_url, ask, f
     runner = Runner(amqp_url, handlers=made, name="w2", heartbeat=DEADLINE)
     thread = threading.Thread(target=runner.run)
     thread.start()
-    told = finished()
+    end = finished()
     runner.stop()
     thread.join(DEADLINE)
-    assert (told["status"], told["output"]) == ("succeeded", 2)
-    assert outcomes(up, told["event_id"]) == [("lost", "dies"), ("succeeded", "w2")]
+    assert (end["status"], end["output"]) == ("succeeded", 2)
+    assert outcomes(up, end["event_id"]) == [("lost", "dies"), ("succeeded", "w2")]
     assert unused(host)

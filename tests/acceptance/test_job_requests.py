@@ -31,9 +31,9 @@ def stored(database_url):
 
 
 def test_a_job_is_created_and_edited_by_options(job, database_url):
-    made = job("create", "--id", ID, "--job-type", "report", "--cron", "0 9 * * 1", "--timezone", "Europe/Berlin",
-               "--payload", '{"n": 1.50}')
-    assert (made.returncode, made.stdout) == (0, f"{ID}\n"), made.stderr
+    created = job("create", "--id", ID, "--job-type", "report", "--cron", "0 9 * * 1",
+                  "--timezone", "Europe/Berlin", "--payload", '{"n": 1.50}')
+    assert (created.returncode, created.stdout) == (0, f"{ID}\n"), created.stderr
     again = job("create", "--id", ID, "--job-type", "report", "--run-at", "+2d")
     assert (again.returncode, "already exists" in again.stderr) == (1, True)
     edited = job("edit", ID[:8], "--name", "Weekly", "--json")
@@ -53,8 +53,8 @@ def test_a_job_is_created_and_edited_by_options(job, database_url):
 
 def test_a_start_may_name_its_zone_but_not_contradict_it(job, database_url):
     start = "2099-03-01T09:00:00+01:00[Europe/Berlin]"
-    made = job("create", "--id", ID, "--job-type", "report", "--run-at", start)
-    assert (made.returncode, made.stdout) == (0, f"{ID}\n"), made.stderr
+    created = job("create", "--id", ID, "--job-type", "report", "--run-at", start)
+    assert (created.returncode, created.stdout) == (0, f"{ID}\n"), created.stderr
     assert stored(database_url)[5] == "Europe/Berlin"
     for options in (("--run-at", start.replace("+01", "+02")), ("--run-at", start, "--timezone", "Asia/Tokyo")):
         wrong = job("create", "--job-type", "report", *options)
@@ -65,8 +65,8 @@ def test_a_request_is_read_from_a_file(job, database_url, tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(f"id: {ID}\njob_type: report\nrun_at: 2099-01-01T09:00:00Z\n"
                     "payload: {at: 18:00, on: [no, 1, 0.5]}\n")
-    made = job("create", "--file", str(file), "--name", "From a file")
-    assert (made.returncode, made.stdout) == (0, f"{ID}\n"), made.stderr
+    created = job("create", "--file", str(file), "--name", "From a file")
+    assert (created.returncode, created.stdout) == (0, f"{ID}\n"), created.stderr
     assert json.loads(stored(database_url)[1]) == {"at": "18:00", "on": ["no", 1, 0.5]}
     text = json.dumps({"job_type": "report", "run_at": "2099-01-01T09:00:00Z"})
     assert job("create", "--file", "-", stdin=text).returncode == 0
@@ -82,8 +82,8 @@ def test_a_request_is_read_from_a_file(job, database_url, tmp_path):
 
 
 def test_a_request_is_edited_in_an_editor(job, database_url):
-    made = job("create", "--id", ID, "--job-type", "report", "--every", "900", "--payload", '{"a":  1}')
-    assert made.returncode == 0, made.stderr
+    created = job("create", "--id", ID, "--job-type", "report", "--every", "900", "--payload", '{"a":  1}')
+    assert created.returncode == 0, created.stderr
     before = stored(database_url)
     left = job("edit", ID, EDITOR="true", VISUAL="")
     assert (left.returncode, left.stdout, stored(database_url)) == (0, f"unchanged: {ID}\n", before)

@@ -246,8 +246,9 @@ def test_the_api_answers_503_for_a_locked_job_and_serves_others(sidecar):
     once = replace(api, patient=False)
 
     def refused(path, problem, **query):
-        found = once.post(path, **query)
-        return (found.status, found.headers["Retry-After"]) == (503, "2") and problem in found.json["detail"]
+        response = once.post(path, **query)
+        refused = (response.status, response.headers["Retry-After"]) == (503, "2")
+        return refused and problem in response.json["detail"]
 
     with locked_job(sidecar, job["id"]):
         until(lambda: refused(f"/jobs/{job['id']}/pause", "another database session has locked"), "it is so")

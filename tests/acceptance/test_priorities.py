@@ -144,10 +144,10 @@ def test_another_tenants_job_is_not_available_and_unchanged(up, host):
     assert up.job(job) == before
     assert answer(host, "trigger", {"id": job, "tenant": "a"})["status"] == "scheduled"
     [event] = host.due()
-    said = {"event_id": event["event_id"], "attempt": 1}
-    refused = answer(host, "result", said | {"status": "succeeded", "tenant": "b"})
+    report = {"event_id": event["event_id"], "attempt": 1}
+    refused = answer(host, "result", report | {"status": "succeeded", "tenant": "b"})
     assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
-    assert answer(host, "result", said | {"status": "failed", "retry": False})["status"] == "recorded"
+    assert answer(host, "result", report | {"status": "failed", "retry": False})["status"] == "recorded"
     until(lambda: up.sql("SELECT 1 FROM run_history"), "a dead run")
     unknown = answer(host, "retry", {"event_id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "tenant": "b"})
     anothers = answer(host, "retry", {"event_id": event["event_id"], "tenant": "b"})
@@ -160,11 +160,11 @@ def test_an_early_result_of_another_tenant_is_ignored(sidecar, host):
     moment = utc(seconds=1)
     job = host.request(job_type="mine", run_at=iso(moment), tenant="a", run=RUN)
     sidecar.stored(job)
-    said = {"event_id": event_id(job, moment), "attempt": 1, "status": "succeeded", "tenant": "b"}
-    assert answer(host, "result", said)["status"] == "recorded"
+    report = {"event_id": event_id(job, moment), "attempt": 1, "status": "succeeded", "tenant": "b"}
+    assert answer(host, "result", report)["status"] == "recorded"
     sidecar.start("producer").ready()
     [event] = host.due()
-    assert event["event_id"] == said["event_id"]
+    assert event["event_id"] == report["event_id"]
     row = until(lambda: sidecar.sql("SELECT status FROM runs WHERE attempt = 1"), "the run")[0]
     assert row["status"] == "delivered"
 
@@ -227,11 +227,11 @@ def test_with_user_id_the_tenant_is_the_verified_user(teams, sidecar, host):
         assert sidecar.job(job) == before
         assert answer(a, "trigger", {"id": job}, user_id=names[0])["status"] == "scheduled"
         [event] = host.due()
-        said = {"event_id": event["event_id"], "attempt": 1, "status": "succeeded"}
-        refused = answer(b, "result", said, user_id=names[1])
+        report = {"event_id": event["event_id"], "attempt": 1, "status": "succeeded"}
+        refused = answer(b, "result", report, user_id=names[1])
         assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
-        assert answer(b, "result", said)["errors"][0]["field"] == "user_id"
-        assert answer(a, "result", said, user_id=names[0])["status"] == "recorded"
+        assert answer(b, "result", report)["errors"][0]["field"] == "user_id"
+        assert answer(a, "result", report, user_id=names[0])["status"] == "recorded"
         # The sidecar's worker serves all tenants; the client names its tenant.
         sidecar.start("worker", SCHEDULER_TENANT_BY="user_id").ready()
         with SchedulerClient(urls[0], user_id=names[0]) as client:

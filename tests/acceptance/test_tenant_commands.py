@@ -103,14 +103,14 @@ def test_a_tenant_sees_counts_and_the_offers_that_it_may_use(sidecar, worker):
 
 def test_a_worker_of_another_release_or_with_a_bad_header(sidecar, host):
     sidecar.start("consumer").ready()
-    said = {"host": "a", "pid": 1, "version": "1", "in_flight": 0, "started_at": "2026-11-30T06:00:00Z",
+    report = {"host": "a", "pid": 1, "version": "1", "in_flight": 0, "started_at": "2026-11-30T06:00:00Z",
             "offers": ["webhooks", "command.x"], "beat": 2}
-    host.publish("worker", said | {"id": str(uuid4())})
+    host.publish("worker", report | {"id": str(uuid4())})
     for bad in ("nonsense", "[]", '[["*"]]', "[[1], []]", "x" * 70_000):
-        host.publish("worker", said | {"id": str(uuid4())}, headers={"x-offer-tenants": bad})
+        host.publish("worker", report | {"id": str(uuid4())}, headers={"x-offer-tenants": bad})
     for _ in range(5):
         assert host.get("scheduler_dead")[0].routing_key == "worker"
-    host.publish("worker", said | {"id": str(uuid4())}, headers={"x-offer-tenants": '[["*"], ["acme"]]'})
+    host.publish("worker", report | {"id": str(uuid4())}, headers={"x-offer-tenants": '[["*"], ["acme"]]'})
     rows = until(lambda: (found := sidecar.sql("SELECT offer_tenants FROM workers")) and len(found) == 2 and found,
                  "both workers")
     assert sorted((row["offer_tenants"] for row in rows), key=str) == [None, {"command.x": ["acme"]}]

@@ -98,10 +98,10 @@ def test_webhook_test_prints_the_response_and_its_outcome(secrets):
         assert Webhook(SECRET).verify(sent.body, sent.headers)["job_type"] == "webhook.test"
         bad = webhook_test(server.url("/bad"), secrets)
         assert (bad.returncode, "retried according to" in bad.stdout) == (1, True)
-        told = json.loads(webhook_test(server.url("/fine"), secrets, "--secret", "shop", "--json").stdout)
-        assert (told["succeeded"], told["error"], told["retry"]) == (True, None, False)
-        assert (told["output"]["status_code"], told["output"]["body"]) == (200, "thank you")
-        assert Webhook(SECRET).verify(told["sent"]["body"], told["sent"]["headers"])["job_type"] == "webhook.test"
+        body = json.loads(webhook_test(server.url("/fine"), secrets, "--secret", "shop", "--json").stdout)
+        assert (body["succeeded"], body["error"], body["retry"]) == (True, None, False)
+        assert (body["output"]["status_code"], body["output"]["body"]) == (200, "thank you")
+        assert Webhook(SECRET).verify(body["sent"]["body"], body["sent"]["headers"])["job_type"] == "webhook.test"
         bad = webhook_test(server.url("/bad"), secrets, "--json")
         assert (bad.returncode, json.loads(bad.stdout)["retry"]) == (1, True)
     refused = webhook_test(server.url("/"), {})

@@ -40,13 +40,13 @@ def test_a_worker_needs_no_database_and_is_listed_until_it_leaves(sidecar):
 
 def test_late_or_invalid_worker_messages_are_ignored(sidecar, host):
     sidecar.start("consumer").ready()
-    said = {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a11", "host": "a", "pid": 1, "version": "1", "in_flight": 0,
+    report = {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a11", "host": "a", "pid": 1, "version": "1", "in_flight": 0,
             "started_at": "2026-11-30T06:00:00Z", "offers": ["webhooks"], "beat": 2}
-    host.publish("worker", said)
-    host.publish("worker", said | {"beat": 1, "in_flight": 5})
-    host.publish("worker", said | {"beat": 3, "pid": "seven"})
-    host.publish("worker", said | {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a12"})
+    host.publish("worker", report)
+    host.publish("worker", report | {"beat": 1, "in_flight": 5})
+    host.publish("worker", report | {"beat": 3, "pid": "seven"})
+    host.publish("worker", report | {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a12"})
     assert host.get("scheduler_dead")[0].routing_key == "worker"
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM workers")[0]["n"] == 2, "both workers")
-    [row] = sidecar.sql("SELECT * FROM workers WHERE id = %s", said["id"])
+    [row] = sidecar.sql("SELECT * FROM workers WHERE id = %s", report["id"])
     assert (row["beat"], row["in_flight"]) == (2, 0)

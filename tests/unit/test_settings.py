@@ -11,13 +11,13 @@ def test_the_defaults_are_the_contracts():
 
 
 def test_values_are_typed():
-    found = load({
+    loaded = load({
         "AMQP_URL": "amqp://a:b@one/%2F, amqps://a:b@two:5671/v", "METRICS_PORT": "0", "SCHEDULER_BATCH_SIZE": "7",
         "SCHEDULER_QUEUE_TYPE": "classic", "LOG_FORMAT": "text", "LOG_LEVEL": "WARNING",
     })
-    assert found.amqp_urls == ("amqp://a:b@one/%2F", "amqps://a:b@two:5671/v")
-    assert (found.metrics_port, found.batch_size, found.queue_type) == (0, 7, "classic")
-    assert (found.log_format, found.log_level) == ("text", "warning")
+    assert loaded.amqp_urls == ("amqp://a:b@one/%2F", "amqps://a:b@two:5671/v")
+    assert (loaded.metrics_port, loaded.batch_size, loaded.queue_type) == (0, 7, "classic")
+    assert (loaded.log_format, loaded.log_level) == ("text", "warning")
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -62,8 +62,8 @@ def test_a_secret_can_be_read_from_a_file(tmp_path):
 
 def test_queues_for_replies_and_routes_of_tenants():
     assert (load({}).reply_queues, load({}).tenant_routes) == ((), "any")
-    found = load({"SCHEDULER_REPLY_QUEUES": "shop.*, mails", "SCHEDULER_TENANT_ROUTES": "prefix"})
-    assert (found.reply_queues, found.tenant_routes) == (("shop.*", "mails"), "prefix")
+    loaded = load({"SCHEDULER_REPLY_QUEUES": "shop.*, mails", "SCHEDULER_TENANT_ROUTES": "prefix"})
+    assert (loaded.reply_queues, loaded.tenant_routes) == (("shop.*", "mails"), "prefix")
     for name, value in (("SCHEDULER_REPLY_QUEUES", " , "), ("SCHEDULER_REPLY_QUEUES", "a" * 256),
                         ("SCHEDULER_TENANT_ROUTES", "suffix")):
         with pytest.raises(Misconfigured, match=name):

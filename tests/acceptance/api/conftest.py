@@ -14,12 +14,12 @@ def shared(stack, template) -> Iterator[Sidecar]:
     """A database and a virtual host for a whole module, with a producer."""
     database_url, vhost = stack.create_database(template=template), stack.create_vhost()
     patiently(lambda: topology.declare(vhost, queue_type="quorum", due_queue_type="default"))
-    made = Sidecar(database_url, vhost)
-    yield made
-    codes = made.close()
+    sidecar = Sidecar(database_url, vhost)
+    yield sidecar
+    codes = sidecar.close()
     stack.drop_database(database_url)
     stack.delete_vhost(vhost)
-    assert all(code in (0, -9) for code in codes), [p.raw[-3:] for p in made.processes]
+    assert all(code in (0, -9) for code in codes), [p.raw[-3:] for p in sidecar.processes]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def shared_host(shared) -> Iterator[Host]:
     """Its host, with a running consumer and producer."""
     for role in ("consumer", "producer"):
         shared.start(role).ready()
-    made = Host(shared.amqp_url)
-    yield made
-    made.close()
+    host = Host(shared.amqp_url)
+    yield host
+    host.close()
 
 
 @pytest.fixture

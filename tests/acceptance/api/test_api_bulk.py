@@ -149,8 +149,8 @@ def test_a_run_is_reported_dead_and_retried(api, served):
 
 def test_statistics_have_the_contracts_shape(api, served):
     api.job()
-    found = api.get("/stats").json
-    assert found == {
+    body = api.get("/stats").json
+    assert body == {
         "jobs": {"pending": 1, "paused": 0, "done": 0, "cancelled": 0},
         "runs": dict.fromkeys(["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"], 0),
         "success_rate": None, "mean_duration_ms": None, "lag_ms": {"p50": None, "p99": None}, "backlog": 0,
@@ -169,17 +169,17 @@ def test_statistics_have_the_contracts_shape(api, served):
 def test_occurrences_have_local_times_and_dst_notes(api):
     fields = {"rrule": "FREQ=DAILY", "run_at": "2099-03-07T02:30:00", "timezone": "America/New_York"}
     job = api.job(**fields)
-    found = api.get(f"/jobs/{job['id']}/occurrences", count=3).json
-    assert found["next"] is None
-    assert [item["utc"] for item in found["items"]] == [
+    body = api.get(f"/jobs/{job['id']}/occurrences", count=3).json
+    assert body["next"] is None
+    assert [item["utc"] for item in body["items"]] == [
         "2099-03-07T07:30:00Z", "2099-03-08T07:30:00Z", "2099-03-09T06:30:00Z"
     ]
-    assert found["items"][1]["local"] == "2099-03-08T03:30:00-04:00"
-    assert "does not exist" in found["items"][1]["note"]
+    assert body["items"][1]["local"] == "2099-03-08T03:30:00-04:00"
+    assert "does not exist" in body["items"][1]["note"]
     april = {"from": "2099-04-01T00:00:00Z", "to": "2099-04-03T00:00:00Z"}
     span = api.get(f"/jobs/{job['id']}/occurrences", **april)
     assert len(span.json["items"]) == 2
-    assert api.post("/preview", fields | {"count": 3}).json == found
+    assert api.post("/preview", fields | {"count": 3}).json == body
     wrong = api.post("/preview", {"cron": "0 0 30 2 *"})
     assert (wrong.status, set(wrong.errors)) == (422, {"cron"})
     assert api.get(f"/jobs/{job['id']}/occurrences", count=1001).status == 422

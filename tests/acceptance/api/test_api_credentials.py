@@ -24,8 +24,8 @@ def stored(sidecar, job_id):
 
 
 def test_literal_credentials_are_masked_and_kept_by_edits(sidecar, api):
-    made = api.job(target=TARGET)
-    job_id = made["id"]
+    stored_job = api.job(target=TARGET)
+    job_id = stored_job["id"]
     for role in ("viewer", "operator", "admin"):
         who = api.as_(role, "default")
         for path in (f"/jobs/{job_id}", "/jobs"):
@@ -37,7 +37,7 @@ def test_literal_credentials_are_masked_and_kept_by_edits(sidecar, api):
         "url": "https://a.example/x?token=***&page=1", "query": {"signature": "***"},
         "headers": {"Authorization": "***", "X-Shown": "1", "X-Api-Key": "{{secret.shop}}"},
     }
-    assert LITERAL not in json.dumps(made)
+    assert LITERAL not in json.dumps(stored_job)
     assert LITERAL not in api.page(f"/jobs/{job_id}")
     assert LITERAL not in api.page(f"/jobs/{job_id}/edit")
 

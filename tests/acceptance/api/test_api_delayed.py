@@ -37,10 +37,10 @@ def test_delayed_messages_are_listed_shown_and_cancelled(served, shop, shared):
     late = rows[4]["due_at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     assert [item["id"] for item in viewer.get("/delayed", since=late).json["items"]] == [str(rows[4]["id"]), named]
 
-    found = viewer.get(f"/delayed/{named}").json
-    assert (found["body"], found["headers"], found["exchange"]) == (
+    body = viewer.get(f"/delayed/{named}").json
+    assert (body["body"], body["headers"], body["exchange"]) == (
         {"a": 1}, {"x-delay": -2 * HOUR}, "schedule.delayed")
-    assert found["due_at"] > found["stored_at"]
+    assert body["due_at"] > body["stored_at"]
     for name in (named, str(rows[0]["id"])):
         assert viewer.ask("DELETE", f"/delayed/{name}").status == 403
         answer = served.as_("operator").ask("DELETE", f"/delayed/{name}")

@@ -130,9 +130,9 @@ def test_an_endless_body_is_cut_off(shared, served, framing, parts, status):
     port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
             + framing + b"\r\nConnection: close\r\n\r\n")
-    said = raw(port, head, parts())
-    assert said.startswith(b"HTTP/1.1 " + status) or (not said and parts is endless), said[:200]
-    assert b"Traceback" not in said
+    received = raw(port, head, parts())
+    assert received.startswith(b"HTTP/1.1 " + status) or (not received and parts is endless), received[:200]
+    assert b"Traceback" not in received
 
 
 @pytest.mark.parametrize("bytes_", [1_000_001, 2_000_000, 14_000_000])
@@ -148,8 +148,8 @@ def test_a_body_that_continues_after_the_response_closes_the_connection(shared):
     """Without Connection: close; what has no token is answered before its body's end, if it has one."""
     port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-    said = raw(port, head, endless())  # returns when the server has closed the connection
-    assert not said or said.startswith(b"HTTP/1.1 401"), said[:200]
+    received = raw(port, head, endless())  # returns when the server has closed the connection
+    assert not received or received.startswith(b"HTTP/1.1 401"), received[:200]
 
 
 @pytest.mark.parametrize("part", [b"X-More: " + b"a" * 1000 + b"\r\n", b"1;" + b"a" * 1000 + b"\r\nx\r\n"])
@@ -158,8 +158,8 @@ def test_chunk_extensions_and_trailers_are_limited(shared, served, part):
     port = api_port(next(process for process in shared.processes if process.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
             + b"Transfer-Encoding: chunked\r\n\r\n" + (b"0\r\n" if part.startswith(b"X") else b""))
-    said = raw(port, head, itertools.repeat(part))
-    assert not said or said[9:10] == b"4", said[:200]
+    received = raw(port, head, itertools.repeat(part))
+    assert not received or received[9:10] == b"4", received[:200]
     assert served.get("/health").status == 200
 
 
@@ -174,8 +174,9 @@ def test_chunk_extensions_and_trailers_are_limited(shared, served, part):
 ])
 def test_a_non_http_request_is_rejected(shared, served, line):
     port = api_port(next(process for process in shared.processes if process.role == "api"))
-    said = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
-    assert not said or said[9:10] in (b"3", b"4"), said[:200]  # / without a token leads to the console's log-in
+    received = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
+    # Without a token / leads to the console's login.
+    assert not received or received[9:10] in (b"3", b"4"), received[:200]
     assert served.get("/health").status == 200
 
 
@@ -197,8 +198,8 @@ def test_a_database_outage_returns_503_and_recovers(sidecar):
             assert urlsplit(sidecar.database_url).password.encode() not in answer.body
         assert api.get("/health").status == 200
         def told():
-            found = hasty(api).get("/health/detailed")
-            return found if found.json["servers"]["rabbitmq"]["status"] == "ok" else None
+            response = hasty(api).get("/health/detailed")
+            return response if response.json["servers"]["rabbitmq"]["status"] == "ok" else None
 
         answer = until(told, "a broker that answers in time")
         assert (answer.status, int(answer.headers["Retry-After"]) >= 1) == (503, True)

@@ -12,12 +12,12 @@ RUN_AT = "2099-01-01T00:00:00.000000Z"
 
 
 def test_a_job_is_created_shown_replaced_and_cancelled(api):
-    made = api.post("/jobs", {"job_type": "invoice.reminder", "payload": {"invoice": 42}, "run_at": RUN_AT})
-    assert made.status == 201, made.body
-    job = made.json
+    response = api.post("/jobs", {"job_type": "invoice.reminder", "payload": {"invoice": 42}, "run_at": RUN_AT})
+    assert response.status == 201, response.body
+    job = response.json
     assert (job["status"], job["next_run_at"], job["payload"]) == ("pending", RUN_AT, {"invoice": 42})
     shown = api.get(f"/jobs/{job['id']}")
-    assert (shown.status, shown.json, shown.headers["ETag"]) == (200, job, made.headers["ETag"])
+    assert (shown.status, shown.json, shown.headers["ETag"]) == (200, job, response.headers["ETag"])
     again = api.post("/jobs", {"id": job["id"], "job_type": "invoice.reminder", "payload": {"invoice": 42},
                                "run_at": RUN_AT})
     assert (again.status, again.json) == (200, job)
@@ -46,10 +46,10 @@ def test_equivalent_requests_are_unchanged(api):
         return api.post("/jobs", f'{{{fields}, "payload": {payload}, "target": {target}}}'.encode())
 
     job_id = str(uuid4())
-    made = post('{"a": 1, "b": ["é", 1.5]}', '{"c": 1, "d": 2}')
-    assert made.status == 201, made.body
+    response = post('{"a": 1, "b": ["é", 1.5]}', '{"c": 1, "d": 2}')
+    assert response.status == 201, response.body
     again = post('{"b":["\\u00e9",1.5],"a":1}', '{"d":2,"c":1}')
-    assert (again.status, again.json, again.headers["ETag"]) == (200, made.json, made.headers["ETag"])
+    assert (again.status, again.json, again.headers["ETag"]) == (200, response.json, response.headers["ETag"])
     for other in ('{"a": 1, "b": ["é", 1.50000000000000000001]}', '{"a": true, "b": ["é", 1.5]}',
                   '{"a": 1.0, "b": ["é", 1.5]}', '{"a": 1, "b": [1.5, "é"]}'):
         assert post(other, '{"c": 1, "d": 2}').status == 409, other
@@ -66,9 +66,9 @@ def test_equivalent_requests_are_unchanged(api):
 def test_repeating_a_request_changes_nothing(api, fields):
     asked = {"id": str(uuid4()), "job_type": "again", "run_at": RUN_AT} | fields
     asked = {name: value for name, value in asked.items() if value is not None}
-    made = api.post("/jobs", asked)
+    response = api.post("/jobs", asked)
     again = api.post("/jobs", asked)
-    assert (made.status, again.status, again.json) == (201, 200, made.json), again.body
+    assert (response.status, again.status, again.json) == (201, 200, response.json), again.body
     assert api.post("/jobs", asked | {"run": {"max_attempts": 7}}).status == 409
 
 

@@ -38,10 +38,10 @@ def test_a_payload_is_returned_unchanged(api, shared, depth):
     plain = api.job(payload={"plain": True}, name="“Quoted”: é")
     fields = {"id": str(uuid4()), "job_type": "nested", "run_at": "2099-01-01T00:00:00Z"}
     body = f'{json.dumps(fields)[:-1]},"payload":{objects(depth)}}}'.encode()
-    made = api.post("/jobs", body)
-    assert made.status == 201, made.body
-    assert f'"payload":{objects(depth)}' in made.body.decode()
-    job = made.json
+    response = api.post("/jobs", body)
+    assert response.status == 201, response.body
+    assert f'"payload":{objects(depth)}' in response.body.decode()
+    job = response.json
     assert (job["id"], job["job_type"], job["next_run_at"]) == (
         fields["id"], "nested", "2099-01-01T00:00:00.000000Z")
     assert set(job) == set(plain)

@@ -9,13 +9,13 @@ RUN_AT = "2099-01-01T00:00:00.000000Z"
 
 def test_a_job_without_a_schedule(api):
     asked = {"id": str(uuid4()), "job_type": "manual", "manual": True, "description": "On demand"}
-    made = api.post("/jobs", asked)
-    assert made.status == 201, made.body
-    job = made.json
+    response = api.post("/jobs", asked)
+    assert response.status == 201, response.body
+    job = response.json
     names = ("manual", "status", "next_run_at", "run_at", "rrule", "cron", "every", "description")
     assert [job[name] for name in names] == [True, "pending", None, None, None, None, None, "On demand"]
     again = api.post("/jobs", asked)
-    assert (again.status, again.json, again.headers["ETag"]) == (200, job, made.headers["ETag"])
+    assert (again.status, again.json, again.headers["ETag"]) == (200, job, response.headers["ETag"])
     assert api.post("/jobs", asked | {"description": "Another"}).status == 409
     scheduled = {name: value for name, value in asked.items() if name != "manual"} | {"run_at": RUN_AT}
     assert api.post("/jobs", scheduled).status == 409
@@ -31,17 +31,18 @@ def test_a_job_without_a_schedule(api):
 
 def test_run_at_now_is_the_time_of_storing(api):
     asked = {"id": str(uuid4()), "job_type": "now", "run_at": "now"}
-    made = api.post("/jobs", asked)
-    assert (made.status, made.json["run_at"]) == (201, made.json["created_at"])
+    response = api.post("/jobs", asked)
+    assert (response.status, response.json["run_at"]) == (201, response.json["created_at"])
     assert api.post("/jobs", asked).status == 200
     assert api.post("/jobs", asked | {"run_at": RUN_AT}).status == 409
-    assert api.ask("PUT", f"/jobs/{asked['id']}", asked | {"name": "new"}).json["run_at"] == made.json["run_at"]
+    renamed = api.ask("PUT", f"/jobs/{asked['id']}", asked | {"name": "new"})
+    assert renamed.json["run_at"] == response.json["run_at"]
 
 
 def test_a_job_is_stored_paused_and_its_trigger_waits(api):
     asked = {"id": str(uuid4()), "job_type": "later", "run_at": RUN_AT, "paused": True}
-    made = api.post("/jobs", asked)
-    assert (made.status, made.json["status"]) == (201, "paused")
+    response = api.post("/jobs", asked)
+    assert (response.status, response.json["status"]) == (201, "paused")
     triggered = api.post(f"/jobs/{asked['id']}/trigger")
     assert (triggered.status, triggered.json["status"]) == (200, "paused")
     assert api.post("/jobs", asked).status == 200

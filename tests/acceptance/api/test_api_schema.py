@@ -29,9 +29,9 @@ HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function
 
 def ask(served, case):
     def answered():
-        found = case.call(base_url=served.url, timeout=DEADLINE,
+        response = case.call(base_url=served.url, timeout=DEADLINE,
                           headers={"Authorization": f"Bearer {token('admin', sub='fuzzer')}"})
-        return found if found.status_code != BUSY else None
+        return response if response.status_code != BUSY else None
 
     case.validate_response(until(answered, "an answer"), checks=CHECKS)
 

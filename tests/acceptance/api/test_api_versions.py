@@ -77,11 +77,11 @@ def test_the_creator_is_the_first_request_and_not_a_cancel_before_it(shared, ser
     shared_host.request(id=by_amqp, **request)
     shared.stored(by_amqp, "pending")
     for job, via, by in ((by_api, "api", "operator of all"), (by_amqp, "amqp", None)):
-        found = api.get(f"/jobs/{job}").json
+        body = api.get(f"/jobs/{job}").json
         [only] = versions(api, job)
         assert (only["via"], only["by"]) == (via, by)
-        assert found["created_by"] == by
-        assert datetime.fromisoformat(only["at"]) == datetime.fromisoformat(found["created_at"]) > asked
+        assert body["created_by"] == by
+        assert datetime.fromisoformat(only["at"]) == datetime.fromisoformat(body["created_at"]) > asked
     assert {by_api, by_amqp} <= {item["id"] for item in api.get("/jobs", job_type="late").json["items"]}
 
 

@@ -62,9 +62,9 @@ def test_console_pages_count_against_the_rate_limit(sidecar):
 
 
 def stream(api: Api, mine: str) -> http.client.HTTPConnection:
-    made = http.client.HTTPConnection(urlsplit(api.url).netloc, timeout=DEADLINE)
-    made.request("GET", "/live", headers={"Cookie": f"{COOKIE}={mine}"})
-    return made
+    connection = http.client.HTTPConnection(urlsplit(api.url).netloc, timeout=DEADLINE)
+    connection.request("GET", "/live", headers={"Cookie": f"{COOKIE}={mine}"})
+    return connection
 
 
 def test_live_pages_are_limited_per_user(served):

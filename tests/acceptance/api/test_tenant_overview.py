@@ -36,8 +36,8 @@ def crowded(shared):
 
 def tiles(page: str) -> dict[str, tuple[str, str]]:
     spans = r'class="what">([^<]+)</span><span class="value[^"]*">([^<]+)</span> <span class="more">([^<]*)'
-    found = re.findall(spans, page)
-    return {what: (value, more) for what, value, more in found}
+    matches = re.findall(spans, page)
+    return {what: (value, more) for what, value, more in matches}
 
 
 def test_api_statistics_are_limited_to_the_tenant(crowded):
@@ -50,12 +50,12 @@ def test_api_statistics_are_limited_to_the_tenant(crowded):
 
 def test_the_overview_is_limited_to_the_tenant(crowded):
     page = crowded.as_("viewer", "quiet").page("/")
-    found = tiles(page)
-    assert found["Backlog"] == ("0", "nothing waits")
-    assert found["Dead"][0] == "0"
-    assert found["Succeeded"][1] == "0 open"
-    assert found["Lag, p50"] == (NOTHING, f"p99 {NOTHING}")
-    assert "Out" not in found
+    shown_tiles = tiles(page)
+    assert shown_tiles["Backlog"] == ("0", "nothing waits")
+    assert shown_tiles["Dead"][0] == "0"
+    assert shown_tiles["Succeeded"][1] == "0 open"
+    assert shown_tiles["Lag, p50"] == (NOTHING, f"p99 {NOTHING}")
+    assert "Out" not in shown_tiles
     assert "On time: nothing was due" in page
     for of_the_whole in ("busy.", "producer", "consumer", "/processes", "data-samples"):
         assert of_the_whole not in page
@@ -81,9 +81,9 @@ def test_the_stream_is_limited_to_the_tenant(crowded):
     message = first_message(crowded.url, token("viewer", "quiet"))
     assert "sample" not in message
     assert "roles" not in message["parts"]
-    found = tiles(message["parts"]["tiles"])
-    assert (found["Backlog"], found["Dead"][0]) == (("0", "nothing waits"), "0")
-    assert "Out" not in found
+    shown_tiles = tiles(message["parts"]["tiles"])
+    assert (shown_tiles["Backlog"], shown_tiles["Dead"][0]) == (("0", "nothing waits"), "0")
+    assert "Out" not in shown_tiles
     assert "busy." not in json.dumps(message)
     whole = first_message(crowded.url, token("viewer"))
     assert {"tiles", "roles", "status"} <= whole["parts"].keys()

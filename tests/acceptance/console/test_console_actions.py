@@ -447,10 +447,10 @@ def test_a_worker_shows_its_runs(world, visit):
         events[worker] = world.event(world.job(job_type="of.workers", run_at=now, run={}))
         world.result(events[worker], "succeeded", worker=worker)
         world.run_status(events[worker], "succeeded")
-    said = {"id": str(uuid4()), "host": "fleet-1", "pid": 77, "version": "1", "started_at": now, "offers": [],
+    report = {"id": str(uuid4()), "host": "fleet-1", "pid": 77, "version": "1", "started_at": now, "offers": [],
             "in_flight": 0, "beat": 1}
-    world.host.publish("worker", said)
-    until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", said["id"]), "the worker is known")
+    world.host.publish("worker", report)
+    until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", report["id"]), "the worker is known")
     page = visit.go("/processes")
     page.get_by_role("link", name="fleet-1").click()
     expect(page.get_by_text("of the worker fleet-1:77")).to_be_visible()

@@ -39,8 +39,8 @@ def test_a_job_is_copied_and_duplicated(world, visit, tmp_path):
     script = tmp_path / "copy.sh"
     script.write_text(page.locator("#copy-2").inner_text())
     environment = {"API_URL": world.url, "TOKEN": world.token(), "PATH": "/usr/bin:/bin"}
-    made = json.loads(subprocess.run(["/bin/sh", script], env=environment, check=True, capture_output=True).stdout)
-    assert (made["name"], made["payload"], made["id"] != job) == ("The 'original'", {"say": "it's"}, True)
+    body = json.loads(subprocess.run(["/bin/sh", script], env=environment, check=True, capture_output=True).stdout)
+    assert (body["name"], body["payload"], body["id"] != job) == ("The 'original'", {"say": "it's"}, True)
 
     page.get_by_role("link", name="Duplicate").click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("The 'original' (copy)")
@@ -145,11 +145,11 @@ SCHEMA = {"type": "object", "required": ["invoice"], "properties": {
 
 @pytest.fixture
 def handler(world):
-    said = {"id": str(uuid4()), "host": "types", "pid": 5, "version": "1", "started_at": iso(utc()), "offers": [],
-            "in_flight": 0, "beat": 1}
+    report = {"id": str(uuid4()), "host": "types", "pid": 5, "version": "1", "started_at": iso(utc()),
+              "offers": [], "in_flight": 0, "beat": 1}
     served = [{"job_type": "typed.invoice", "description": "Sends an invoice", "parameters": SCHEMA}]
-    world.host.publish("worker", said, headers={HANDLERS_HEADER: json.dumps(served)})
-    until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", said["id"]), "the worker is known")
+    world.host.publish("worker", report, headers={HANDLERS_HEADER: json.dumps(served)})
+    until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", report["id"]), "the worker is known")
 
 
 @pytest.mark.usefixtures("handler")

@@ -84,9 +84,9 @@ def test_chained_entries_delay_once(shop, sidecar, send_all):
     sidecar.sql("CREATE RULE again AS ON DELETE TO delayed_messages WHERE old.exchange = 'second' "
                 "DO INSERT INTO second_time VALUES (old.due_at - old.stored_at)")
     in_order = send_all("orders.delay", "e2e.delay")
-    found = shop.take(queue, len(DELAYS))
-    assert bodies(found) == in_order
-    assert [properties.headers["x-delay"] for _, properties, _ in found] == [-int(body) for _, _, body in found]
+    taken = shop.take(queue, len(DELAYS))
+    assert bodies(taken) == in_order
+    assert [properties.headers["x-delay"] for _, properties, _ in taken] == [-int(body) for _, _, body in taken]
     # Each was stored a second time, and was due at once.
     until(lambda: not waiting(sidecar), "nothing left")
     assert sidecar.sql("SELECT count(*), max(late) FROM second_time") == [{"count": 6, "max": timedelta()}]

@@ -61,16 +61,16 @@ def show(database_url, *arguments):
 
 
 def test_every_column_is_read(database_url, job):
-    found = report(database_url, job)
-    assert found is not None
-    assert (found.id, found.status, found.triggers) == (str(job), JobStatus.PENDING, ())
-    assert found.last_due_at == DUE
-    assert found.last_emitted_at == DUE + timedelta(seconds=11.2)
-    assert found.last_confirmed_at == DUE + timedelta(seconds=11.204)
-    assert (found.last_problem, found.last_refusals) == ("no queue is bound with the key due", 3)
-    assert (found.last_problem_at, found.last_problem_due_at) == (DUE + timedelta(seconds=7.5), DUE)
-    assert found.wake_at == found.next_run_at == found.due_at
-    assert (found.producers, found.consumers, found.in_hand) == (0, 0, False)
+    reported = report(database_url, job)
+    assert reported is not None
+    assert (reported.id, reported.status, reported.triggers) == (str(job), JobStatus.PENDING, ())
+    assert reported.last_due_at == DUE
+    assert reported.last_emitted_at == DUE + timedelta(seconds=11.2)
+    assert reported.last_confirmed_at == DUE + timedelta(seconds=11.204)
+    assert (reported.last_problem, reported.last_refusals) == ("no queue is bound with the key due", 3)
+    assert (reported.last_problem_at, reported.last_problem_due_at) == (DUE + timedelta(seconds=7.5), DUE)
+    assert reported.wake_at == reported.next_run_at == reported.due_at
+    assert (reported.producers, reported.consumers, reported.in_hand) == (0, 0, False)
 
 
 def test_an_unknown_job_is_none(database_url):
@@ -80,8 +80,8 @@ def test_an_unknown_job_is_none(database_url):
 def test_only_replicas_with_a_fresh_heartbeat_count(database_url, sql, job):
     for role, silent in (("producer", "0 s"), ("producer", "0 s"), ("producer", "1 hour"), ("consumer", "0 s")):
         beat(sql, role, silent)
-    found = report(database_url, job)
-    assert (found.producers, found.consumers) == (2, 1)
+    reported = report(database_url, job)
+    assert (reported.producers, reported.consumers) == (2, 1)
 
 
 def test_a_locked_job_is_reported_without_waiting(database_url, sql, job):
@@ -93,16 +93,16 @@ def test_a_locked_job_is_reported_without_waiting(database_url, sql, job):
         cursor.execute("UPDATE jobs SET retries = 1")
         assert report(database_url, job).in_hand
         producer.rollback()
-    found = report(database_url, job)
-    assert not found.in_hand
-    assert [line for line in explain(found) if line.endswith("no producer has claimed it.")]
+    reported = report(database_url, job)
+    assert not reported.in_hand
+    assert [line for line in explain(reported) if line.endswith("no producer has claimed it.")]
 
 
 def test_a_trigger_is_due_from_when_it_was_issued(database_url, sql, job):
     sql("UPDATE jobs SET triggers = '{2026-12-03 08:00Z,2026-12-03 09:00Z}', trigger_at = '2026-12-03 08:00:02Z'")
-    found = report(database_url, job)
-    assert found.triggers == (DUE + timedelta(days=2), DUE + timedelta(days=2, hours=1))
-    assert found.due_at == DUE + timedelta(days=2)
+    reported = report(database_url, job)
+    assert reported.triggers == (DUE + timedelta(days=2), DUE + timedelta(days=2, hours=1))
+    assert reported.due_at == DUE + timedelta(days=2)
 
 
 @pytest.mark.parametrize("columns", [

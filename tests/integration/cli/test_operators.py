@@ -37,8 +37,8 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     assert lines[0].split() == ["ID", "STATUS", "TYPE", "NAME", "NEXT", "RUN", "EMITTED", "TENANT"]
     assert [line.split()[0] for line in lines[1:]] == jobs[::-1]
     assert "\x1b" not in "".join(lines)
-    found = json.loads(scheduler("job", "list", "--q", "mail", "--json").stdout)
-    assert [each["id"] for each in found] == jobs[:1]
+    body = json.loads(scheduler("job", "list", "--q", "mail", "--json").stdout)
+    assert [each["id"] for each in body] == jobs[:1]
     assert scheduler("job", "pause", jobs[0]).stdout.startswith("paused")
     assert json.loads(scheduler("job", "resume", jobs[0], "--json").stdout)["status"] == "pending"
     assert scheduler("job", "trigger", jobs[0]).returncode == 0
@@ -47,8 +47,8 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     assert scheduler("job", "cancel", jobs[0], "--yes").stdout.startswith("cancelled")
     assert scheduler("job", "pause", "--job-type", "report").stdout == "3 matched\n"
     assert json.loads(scheduler("job", "cancel", "--tenant", "acme", "--yes", "--json").stdout) == {"matched": 4}
-    found = json.loads(scheduler("job", "list", "--json").stdout)
-    assert {each["status"] for each in found} == {"cancelled"}
+    body = json.loads(scheduler("job", "list", "--json").stdout)
+    assert {each["status"] for each in body} == {"cancelled"}
     entries = audit_entries(database_url)
     assert {entry[3] for entry in entries} == {Via.CLI.value}
     assert [entry[0] for entry in entries if entry[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]

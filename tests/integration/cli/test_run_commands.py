@@ -88,10 +88,10 @@ def test_open_and_finished_runs_are_listed_together_newest_due_first(database_ur
 
 def test_a_report_has_the_run_and_whether_its_end_was_published(database_url, store_runs):
     dead, waiting = store_runs(a_run(), a_run(status="waiting", retry_at=after(60), finished_at=None))
-    found = find_run(database_url, dead.event_id)
-    assert (found.run, found.announced, found.producers) == (dead, True, 0)
-    found = find_run(database_url, waiting.event_id)
-    assert (found.run, found.announced) == (waiting, False)
+    run = find_run(database_url, dead.event_id)
+    assert (run.run, run.announced, run.producers) == (dead, True, 0)
+    run = find_run(database_url, waiting.event_id)
+    assert (run.run, run.announced) == (waiting, False)
     assert find_run(database_url, uuid4()) is None
 
 

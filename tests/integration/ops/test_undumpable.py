@@ -49,11 +49,11 @@ def test_a_command_cannot_read_its_workers_environment_or_memory(amqp_url, host,
         until(lambda: sent(host, asked), "the command's queue is bound")
         [told] = results(host, 1).values()
         assert told["status"] == "succeeded", told
-        found = json.loads(told["output"]["stdout"])
-        assert found.pop("capabilities") == 0
+        body = json.loads(told["output"]["stdout"])
+        assert body.pop("capabilities") == 0
         refused = dict.fromkeys(("worker environ", "worker mem", "worker maps"), "PermissionError")
-        assert refused.items() <= found.items()
-        assert found["self environ"] == 64  # the probe itself works
+        assert refused.items() <= body.items()
+        assert body["self environ"] == 64  # the probe itself works
         assert worker.http("/metrics")[0] == 200
         assert "process_open_fds" in worker.http("/metrics")[1]
     finally:

@@ -48,16 +48,16 @@ def test_claims_the_oldest_first_and_skips_locked_rows(database_url, sessions):
 
 def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(database_url, sessions):
     fill(database_url, 1, "now() + interval '2 hours'")
-    found = claim(sessions[0], 10)
-    assert found.things == []
-    assert 3600 < found.seconds_to_next <= 2 * 3600
+    claimed = claim(sessions[0], 10)
+    assert claimed.things == []
+    assert 3600 < claimed.seconds_to_next <= 2 * 3600
     fill(database_url, 1, "now() + interval '1 hour'", status="paused")
     assert claim(sessions[0], 10).seconds_to_next > 3600
 
 
 def test_an_empty_table_has_no_next_due_time(sessions):
-    found = claim(sessions[0], 10)
-    assert (found.things, found.seconds_to_next) == ([], None)
+    claimed = claim(sessions[0], 10)
+    assert (claimed.things, claimed.seconds_to_next) == ([], None)
 
 
 def test_rows_below_the_lower_bound_are_not_claimed(database_url, sessions):
@@ -70,8 +70,8 @@ def test_rows_below_the_lower_bound_are_not_claimed(database_url, sessions):
 def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
     fill(database_url, 4, "now() - interval '1 minute'")
     session = sessions[0]
-    found = claim(session, 10)
-    done, moved, triggered, failed = (job.id for job in found.things)
+    claimed = claim(session, 10)
+    done, moved, triggered, failed = (job.id for job in claimed.things)
     with connected(database_url) as connection, connection.cursor() as cursor:
         session.release()
         cursor.execute(
@@ -79,7 +79,7 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
             (triggered,),
         )
     claim(session, 10)
-    now = found.claimed_at
+    now = claimed.claimed_at
     later = now + timedelta(hours=1)
     settle(session, JobSettlement(
         now, now + timedelta(seconds=1), [done], [(moved, later.isoformat())], triggered=[triggered],
@@ -104,9 +104,9 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
 
 def test_a_folded_or_passed_occurrence_moves_its_job_on_and_a_last_one_ends_it(database_url, sessions):
     fill(database_url, 3, "now() - interval '1 minute'")
-    found = claim(sessions[0], 10)
-    folded, passed, last = (job.id for job in found.things)
-    now, later = found.claimed_at, found.claimed_at + timedelta(hours=1)
+    claimed = claim(sessions[0], 10)
+    folded, passed, last = (job.id for job in claimed.things)
+    now, later = claimed.claimed_at, claimed.claimed_at + timedelta(hours=1)
     settle(sessions[0], JobSettlement(now, now, passed=[
         SkippedOccurrences(folded, later, True, now), SkippedOccurrences(passed, later, False, None),
         SkippedOccurrences(last, None, False, None),
@@ -198,10 +198,10 @@ def test_each_class_gets_at_least_a_tenth_of_a_batch(limit):
 def test_a_few_high_rows_limit_the_other_classes(database_url, sessions):
     for priority, count in (("high", 3), ("normal", 400), ("low", 400)):
         fill(database_url, count, "now() - n * interval '1 second'", priority=priority)
-    found = claim(sessions[0], 500)
-    kinds = Counter(job.definition.priority for job in found.things)
+    claimed = claim(sessions[0], 500)
+    kinds = Counter(job.definition.priority for job in claimed.things)
     assert kinds == {"high": 3, "normal": NORMAL_WITH_HIGH, "low": LOW_WITH_HIGH}
-    assert (found.full, found.urgent) == (True, True)
+    assert (claimed.full, claimed.urgent) == (True, True)
 
 
 @given(counts=st.tuples(*[st.integers(0, 40)] * 3), limit=st.integers(1, 30), seed=st.integers(0, 10**6))
@@ -214,16 +214,16 @@ def test_no_class_starves_and_each_keeps_its_order(database_url, sessions, count
         fill(database_url, count, when, priority=priority)
     left, seen = dict(zip(CLASSES, counts, strict=True)), {kind: [] for kind in CLASSES}
     while any(left.values()):
-        found = claim(sessions[0], limit)
-        batch = [(job.definition.priority or "normal", job) for job in found.things]
+        claimed = claim(sessions[0], limit)
+        batch = [(job.definition.priority or "normal", job) for job in claimed.things]
         assert [each for each, _ in batch] == sorted((each for each, _ in batch), key=CLASSES.index)
         for kind in CLASSES:
             mine = [job for name, job in batch if name == kind]
             assert len(mine) == left[kind] or 10 * len(mine) >= len(batch) > 0
             seen[kind] += [job.wake_at for job in mine]
             left[kind] -= len(mine)
-        assert found.full or not any(left.values())
-        settle(sessions[0], JobSettlement(found.claimed_at, found.claimed_at, [job.id for _, job in batch]))
+        assert claimed.full or not any(left.values())
+        settle(sessions[0], JobSettlement(claimed.claimed_at, claimed.claimed_at, [job.id for _, job in batch]))
     for moments in seen.values():
         assert moments == sorted(moments)
     assert [len(seen[kind]) for kind in CLASSES] == list(counts)

@@ -84,20 +84,20 @@ def test_a_partition_that_was_added_is_as_one_that_was_made_with_the_history(ses
 
 def test_an_open_reader_postpones_the_partitions_and_nothing_else(database_url, sql, other, monkeypatch):
     other.execute("SELECT count(*) FROM run_history")
-    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
-    assert made.run_once()  # the heartbeat's session is kept
+    maintenance = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
+    assert maintenance.run_once()  # the heartbeat's session is kept
     assert LAST not in partitions(sql)
     asked = []
     monkeypatch.setattr("scheduler.postgres.maintenance_queries.query",
                         lambda name: asked.append(name) or query(name))
-    assert made.run_once()
+    assert maintenance.run_once()
     assert not [name for name in asked if "partition" in name], asked  # it backs off
     other.connection.rollback()
-    made._partitions_due = 0.0
-    assert made.run_once()
+    maintenance._partitions_due = 0.0
+    assert maintenance.run_once()
     assert LAST in partitions(sql)
     assert OLD not in partitions(sql)
-    made._leave()
+    maintenance._leave()
 
 
 def test_one_session_keeps_the_partitions_until_it_ends(sessions, sql):

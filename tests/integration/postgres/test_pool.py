@@ -70,9 +70,9 @@ def proxy(stack):
 @pytest.fixture
 def behind(stack, database_url, proxy):
     """A database of the API's behind the proxy."""
-    made = Database(database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/"), 2)
-    yield made
-    made.close()
+    database = Database(database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/"), 2)
+    yield database
+    database.close()
 
 
 def ping(connection):

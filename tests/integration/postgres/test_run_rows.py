@@ -123,8 +123,8 @@ def test_an_unencodable_result_is_rejected_alone(latin1_database):
             save(opened, {}, {}, {run.event_id: run for run in runs})
         connection.commit()
         for run, word, stored in zip(runs, ("caf\\u00e9", "\\u20ac"), (True, False), strict=True):
-            told = Result(run.event_id, run.attempt, ResultStatus.RUNNING, output=f'"{word}"')
-            [verdict] = record_results(connection, [told], timedelta(0))
+            result = Result(run.event_id, run.attempt, ResultStatus.RUNNING, output=f'"{word}"')
+            [verdict] = record_results(connection, [result], timedelta(0))
             assert (verdict == "recorded") is stored, verdict
 
 

@@ -34,10 +34,10 @@ def filled(database_url):
                                       ("default", "paused", 40), ("acme", "pending", 7)):
             cursor.execute(FILL, (tenant, status, count))
         cursor.execute("ANALYZE jobs")
-        made = connect(database_url, "test", default_transaction_read_only="on")
-        made.autocommit = True
-        yield made, cursor
-        made.close()
+        connection = connect(database_url, "test", default_transaction_read_only="on")
+        connection.autocommit = True
+        yield connection, cursor
+        connection.close()
 
 
 def test_counts_below_the_limit_are_exact(filled):
@@ -102,8 +102,8 @@ def test_the_newest_runs_are_those_that_count(filled, monkeypatch):
     connection, cursor = filled
     for age, status in ((1, "succeeded"), (4, "dead"), (2, "succeeded"), (3, "dead")):
         cursor.execute(END, {"status": status, "age": age, "attempts": "[]"})
-    found = stats.stats(connection, None)
-    assert (found.succeeded, found.ended) == (2, 4)
+    figures = stats.stats(connection, None)
+    assert (figures.succeeded, figures.ended) == (2, 4)
     monkeypatch.setattr(stats, "_SOME", 2)
-    found = stats.stats(connection, None)
-    assert (found.succeeded, found.ended) == (2, 2)
+    figures = stats.stats(connection, None)
+    assert (figures.succeeded, figures.ended) == (2, 2)

@@ -99,8 +99,8 @@ def test_the_lookup_is_skipped_after_a_batch_of_new_jobs(database_url):
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hoped twice"
             store.save(cursor, {}, {})
         mixed = [*third[:-2], *first[:2]]
-        told = [command.status for command in apply_commands(session, requests(mixed), SOON)]
-        assert told == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
+        statuses = [command.status for command in apply_commands(session, requests(mixed), SOON)]
+        assert statuses == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
         with transaction(session) as cursor:
             assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "too few"
     with connected(database_url) as connection, connection.cursor() as cursor:

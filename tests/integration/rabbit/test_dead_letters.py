@@ -27,9 +27,9 @@ FORGED_DEATH = b"A" + struct.pack(">I", len(DEATH)) + DEATH
 
 @pytest.fixture
 def letters(amqp_url):
-    made = DeadLetterQueue([amqp_url])
-    yield made
-    made.close()
+    dead_letter_queue = DeadLetterQueue([amqp_url])
+    yield dead_letter_queue
+    dead_letter_queue.close()
 
 
 def lying(letters, count=1):

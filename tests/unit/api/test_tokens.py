@@ -234,30 +234,30 @@ def test_a_token_that_was_found_good_is_verified_once_until_it_expires():
     now = time.time()
     key = Counting(keys.one_key(SECRET))
     clock = [now]
-    found = tokens.TokenVerifier(key, clock=lambda: clock[0])
+    token_verifier = tokens.TokenVerifier(key, clock=lambda: clock[0])
     token = jwt.encode(claims(exp=int(now) + 600, tenant="acme"), SECRET, "HS256")
-    first = found.identify(token, "192.0.2.7")
-    again = found.identify(token, "192.0.2.8")
+    first = token_verifier.identify(token, "192.0.2.7")
+    again = token_verifier.identify(token, "192.0.2.8")
     assert (again.sub, again.role, again.tenant, again.token, key.asked) == (
         first.sub, first.role, first.tenant, first.token, 1)
     assert (first.address, again.address) == ("192.0.2.7", "192.0.2.8")
     clock[0] = int(now) + 600 + tokens.LEEWAY_SECONDS  # as if it had expired: it is verified again
-    found.identify(token)
+    token_verifier.identify(token)
     assert key.asked == 2
     clock[0] = now - 3600  # a clock that went backwards makes it look not valid yet
-    found.identify(token)
+    token_verifier.identify(token)
     assert key.asked == 3
 
 
 def test_a_bad_token_is_never_known():
     key = Counting(keys.one_key(SECRET))
-    found = tokens.TokenVerifier(key)
+    token_verifier = tokens.TokenVerifier(key)
     for token in (jwt.encode(claims(tenant=7), SECRET, "HS256"), jwt.encode(claims(sub=""), SECRET, "HS256"),
                   jwt.encode(claims(), "another " + SECRET, "HS256"), jwt.encode(claims(exp=1), SECRET, "HS256")):
         for _ in range(2):
             with pytest.raises(Unauthorized):
-                found.identify(token)
-            assert found.cached(token) is None
+                token_verifier.identify(token)
+            assert token_verifier.cached(token) is None
     assert key.asked == 8
 
 
@@ -333,8 +333,8 @@ def test_there_must_be_one_source_of_keys(tmp_path):
         with pytest.raises(Misconfigured):
             keys.key_source(settings)
     (tmp_path / "set").write_text(json.dumps({"keys": [as_jwk(EC, "a")]}))
-    found = tokens.TokenVerifier(keys.key_source(Settings(jwks_file=str(tmp_path / "set"))))
-    assert found.identify(jwt.encode(claims(), EC, "ES256")).sub == "ann"
+    token_verifier = tokens.TokenVerifier(keys.key_source(Settings(jwks_file=str(tmp_path / "set"))))
+    assert token_verifier.identify(jwt.encode(claims(), EC, "ES256")).sub == "ann"
     with pytest.raises(Unavailable):
         keys.KeySet(lambda: b"{}").find(None, "RS256")
 
@@ -508,11 +508,11 @@ def test_unknown_key_ids_delay_no_other_token():
 
 def test_an_old_set_is_read_again_without_keeping_anyone_waiting():
     published, later = Published(as_jwk(RSA, "a")), []
-    found = tokens.TokenVerifier(keys.KeySet(published.read, lambda: published.now, later.append))
+    token_verifier = tokens.TokenVerifier(keys.KeySet(published.read, lambda: published.now, later.append))
     token = jwt.encode(claims(), RSA, "RS256", {"kid": "a"})
-    assert found.identify(token).sub == "ann"
+    assert token_verifier.identify(token).sub == "ann"
     published.now += keys.FRESH_SECONDS + 1
-    assert not found.may_wait(token)
-    assert (found.identify(token).sub, published.reads, len(later)) == ("ann", 1, 1)
+    assert not token_verifier.may_wait(token)
+    assert (token_verifier.identify(token).sub, published.reads, len(later)) == ("ann", 1, 1)
     later.pop()()
-    assert (found.identify(token).sub, published.reads, len(later)) == ("ann", 2, 0)
+    assert (token_verifier.identify(token).sub, published.reads, len(later)) == ("ann", 2, 0)

@@ -77,10 +77,10 @@ def test_an_output_without_end_is_cut_before_it_is_sent():
 
 
 def test_a_long_traceback_keeps_its_end():
-    said = json.loads(ATTEMPT.failed(RuntimeError("x" * 9_000 + "\x00 the end")))
-    assert len(said["error"]) == 4_000
-    assert said["error"].endswith("\\x00 the end\n")
-    assert said["retry"]
+    body = json.loads(ATTEMPT.failed(RuntimeError("x" * 9_000 + "\x00 the end")))
+    assert len(body["error"]) == 4_000
+    assert body["error"].endswith("\\x00 the end\n")
+    assert body["retry"]
 
 
 def test_a_handler_may_snooze_or_give_up():

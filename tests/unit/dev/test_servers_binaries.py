@@ -48,11 +48,11 @@ def test_rabbitmq_is_its_own_scripts_and_never_the_wrapper_that_switches_user(tm
     assert find_rabbitmq(tmp_path, str(wrapper)) is None
     home = tmp_path / "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8/sbin"
     programs(home, "rabbitmq-server", "rabbitmqctl", "rabbitmq-env")
-    found = find_rabbitmq(tmp_path, str(wrapper))
-    assert found is not None
-    assert found.scripts == home
-    assert found.epmd == tmp_path / "usr/lib/erlang/erts-13.1/bin/epmd"
-    assert found.erl_call is not None
+    rabbitmq = find_rabbitmq(tmp_path, str(wrapper))
+    assert rabbitmq is not None
+    assert rabbitmq.scripts == home
+    assert rabbitmq.epmd == tmp_path / "usr/lib/erlang/erts-13.1/bin/epmd"
+    assert rabbitmq.erl_call is not None
 
 
 def test_rabbitmq_without_erlang_is_no_rabbitmq(tmp_path):

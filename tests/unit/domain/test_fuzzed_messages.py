@@ -69,14 +69,14 @@ def read(key: str, body: bytes, properties: dict) -> object:
 
 
 def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixture) -> None:
-    found = read(key, body, properties)
+    parsed = read(key, body, properties)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
-    if not isinstance(found, Rejected):
+    if not isinstance(parsed, Rejected):
         return
-    assert found.problems
-    assert not any("internal error" in problem.problem for problem in found.problems)
-    names = [problem.field for problem in found.problems]
-    assert all(isinstance(name, str) and name.isascii() for name in names), found.problems
+    assert parsed.problems
+    assert not any("internal error" in problem.problem for problem in parsed.problems)
+    names = [problem.field for problem in parsed.problems]
+    assert all(isinstance(name, str) and name.isascii() for name in names), parsed.problems
     with CallCount(builtins=True) as calls:
         read(key, body, properties)
     assert calls.count < MAX_CALLS + len(body), body
@@ -109,10 +109,10 @@ def test_a_message_is_read_or_rejected_for_long(key, data, caplog):
 @short
 @given(data=st.data())
 def test_what_the_schema_allows_is_taken(key, data, caplog):
-    found = read(key, as_bytes(data.draw(valid((COMMANDS | RESULTS)[key])), 10**9), {})
+    parsed = read(key, as_bytes(data.draw(valid((COMMANDS | RESULTS)[key])), 10**9), {})
     assert not caplog.records
-    if isinstance(found, Rejected):  # for rules that a schema cannot express
-        problems = found.problems
+    if isinstance(parsed, Rejected):  # for rules that a schema cannot express
+        problems = parsed.problems
         assert all(problem.field in UNSAID or "\\u0000" in problem.problem for problem in problems), problems
 
 
@@ -121,8 +121,8 @@ def test_what_the_schema_allows_is_taken(key, data, caplog):
                  ANYTHING.map(lambda value: as_bytes(value, 10**9))),
        st.sampled_from([*COMMANDS, *RESULTS, "x", ""]))
 def test_what_is_no_message_at_all_is_rejected(body, key):
-    found = read(key, body, {})
-    assert isinstance(found, Rejected) or json.loads(body)
+    parsed = read(key, body, {})
+    assert isinstance(parsed, Rejected) or json.loads(body)
 
 
 ENTRIES = st.tuples(
@@ -143,6 +143,6 @@ def table(entries: list[tuple[bytes, int, bytes]]) -> bytes:
 @given(st.lists(ENTRIES, max_size=4).map(table) | st.binary(max_size=60), st.booleans())
 def test_a_delayed_message_is_read_or_rejected(raw, redelivered):
     came = Delivery(1, "a", pika.BasicProperties(), str(uuid4()).encode(), redelivered, len(raw), raw)
-    found = parse_delayed_delivery(came, exchange="x", frame_max=131_072)
-    if isinstance(found, Rejected):
-        assert not any("internal error" in problem.problem for problem in found.problems)
+    parsed = parse_delayed_delivery(came, exchange="x", frame_max=131_072)
+    if isinstance(parsed, Rejected):
+        assert not any("internal error" in problem.problem for problem in parsed.problems)

@@ -57,10 +57,10 @@ def test_the_first_day_counts_even_if_the_rule_does_not_match_it():
 
 
 def test_events_with_a_time_and_cancelled_ones_are_counted():
-    found = read(["DTSTART;VALUE=DATE:20261225"], ["DTSTART:20261224T180000Z"],
+    parsed = read(["DTSTART;VALUE=DATE:20261225"], ["DTSTART:20261224T180000Z"],
                  ["DTSTART;TZID=Europe/Berlin:20261224T180000"],
                  ["DTSTART;VALUE=DATE:20261226", "STATUS:CANCELLED"])
-    assert (list(found.days), found.timed, found.cancelled) == ([date(2026, 12, 25)], 2, 1)
+    assert (list(parsed.days), parsed.timed, parsed.cancelled) == ([date(2026, 12, 25)], 2, 1)
 
 
 def test_folded_lines_other_components_and_line_ends_are_read():

@@ -202,9 +202,9 @@ def test_few_problems_are_reported(name):
 
 def test_the_others_are_counted():
     error = rejected(command, request(**many("job_typ{:06}", 19)))
-    said = [problem.problem for problem in error.problems]
-    assert sum("did you mean" in each for each in said) == 3
-    assert said[-1] == f"and {SIZE // 19 - MAX_PROBLEMS:,} more"
+    problems = [problem.problem for problem in error.problems]
+    assert sum("did you mean" in each for each in problems) == 3
+    assert problems[-1] == f"and {SIZE // 19 - MAX_PROBLEMS:,} more"
     assert error.problems[-1].field == "body"
 
 

@@ -114,10 +114,10 @@ def test_what_a_policy_may_say():
 
 def test_a_result_is_kept_as_it_came_but_for_what_is_too_long():
     body = json.dumps(GOOD)[:-1] + ', "output": {"price": 1.10,  "of": [null]}, "error": "' + "e" * 5000 + '"}'
-    kept = parse_result("result", body.encode())
-    assert (kept.event_id, kept.output_cut) == (GOOD["event_id"].lower(), False)
-    assert kept.output == '{"price": 1.10,  "of": [null]}'
-    assert len(kept.error) == 4000
+    parsed = parse_result("result", body.encode())
+    assert (parsed.event_id, parsed.output_cut) == (GOOD["event_id"].lower(), False)
+    assert parsed.output == '{"price": 1.10,  "of": [null]}'
+    assert len(parsed.error) == 4000
     cut = result(status="succeeded", output={"text": "é" * OUTPUT_BYTES})
     assert cut.output_cut
     assert json.loads(cut.output).startswith('{"text": "')

@@ -23,8 +23,8 @@ def running(monkeypatch):
 
 @pytest.mark.usefixtures("running")
 def test_connect_returns_or_raises():
-    found = Reached()
-    assert interruptible_connect.connect_interruptibly(lambda: found) is found
+    reached = Reached()
+    assert interruptible_connect.connect_interruptibly(lambda: reached) is reached
     with pytest.raises(ZeroDivisionError):
         interruptible_connect.connect_interruptibly(lambda: 1 / 0)
     assert not interruptible_connect.has_abandoned_connects()

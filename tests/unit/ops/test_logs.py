@@ -33,9 +33,9 @@ def lines(capsys):
 
 def test_a_line_is_an_object_with_time_level_event_and_fields(lines):
     [line] = lines("json", lambda log: log.info("stored", job_id="7", correlation_id=None))
-    found = json.loads(line)
-    assert found.pop("time").endswith("Z")
-    assert found == {
+    body = json.loads(line)
+    assert body.pop("time").endswith("Z")
+    assert body == {
         "level": "info", "event": "stored", "process": "test", "job_id": "7", "correlation_id": None,
     }
 
@@ -55,13 +55,13 @@ def test_nor_does_a_traceback(lines, style):
         except ValueError:
             log.exception("failed")
 
-    found = lines(style, act)
-    assert all(line.isprintable() for line in found)
+    printed = lines(style, act)
+    assert all(line.isprintable() for line in printed)
     if style == "json":
-        assert len(found) == 1
-        assert "forged" in json.loads(found[0])["traceback"]
+        assert len(printed) == 1
+        assert "forged" in json.loads(printed[0])["traceback"]
     else:
-        assert [line for line in found[1:] if not line.startswith("    | ")] == []
+        assert [line for line in printed[1:] if not line.startswith("    | ")] == []
 
 
 @pytest.mark.parametrize("style", ["json", "text"])
@@ -77,8 +77,8 @@ def test_passwords_are_hidden(lines, style, text):
 
 
 def test_lines_below_the_level_cost_nothing_and_are_not_there(lines):
-    found = lines("json", lambda log: log.debug("no"), threshold="info")
-    assert found == []
+    printed = lines("json", lambda log: log.debug("no"), threshold="info")
+    assert printed == []
     assert not logs.get_logger("test").shows_debug
 
 
@@ -88,9 +88,9 @@ def test_uncaught_exceptions_are_logged(lines):
         sys.excepthook(RuntimeError, error, None)
 
     [line] = lines("json", act)
-    found = json.loads(line)
-    assert found["level"] == "error"
-    assert "boom" in found["traceback"]
+    body = json.loads(line)
+    assert body["level"] == "error"
+    assert "boom" in body["traceback"]
     assert "hunter2" not in line
 
 

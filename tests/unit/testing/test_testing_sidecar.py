@@ -165,17 +165,17 @@ def test_the_priority_is_the_property_that_a_host_would_get(sidecar):
 
 
 def test_a_worker_heartbeat_is_accepted(sidecar):
-    said = {"id": str(uuid4()), "host": "a", "pid": 1, "version": "1", "started_at": START.isoformat(),
+    report = {"id": str(uuid4()), "host": "a", "pid": 1, "version": "1", "started_at": START.isoformat(),
             "offers": ["webhooks"], "in_flight": 0, "beat": 1}
-    answer = sidecar.publish("worker", said)
-    assert (str(answer.event_id), answer.status) == (said["id"], "recorded")
-    assert isinstance(sidecar.publish("worker", said | {"colour": "red"}), ScheduleRejected)
+    answer = sidecar.publish("worker", report)
+    assert (str(answer.event_id), answer.status) == (report["id"], "recorded")
+    assert isinstance(sidecar.publish("worker", report | {"colour": "red"}), ScheduleRejected)
 
 
 def test_a_trigger_is_recognised_by_its_message_id():
     sidecar = Sidecar()
     job = {"id": str(uuid4())}
     sidecar.request(**job, job_type="t", run_at="2099-01-01T00:00:00Z")
-    told = [sidecar.publish("trigger", job, message_id=each).status for each in ("a", "a", "b", None, None)]
-    assert told == ["scheduled", "unchanged", "scheduled", "scheduled", "scheduled"]
+    statuses = [sidecar.publish("trigger", job, message_id=each).status for each in ("a", "a", "b", None, None)]
+    assert statuses == ["scheduled", "unchanged", "scheduled", "scheduled", "scheduled"]
     assert len(sidecar.due()) == 4

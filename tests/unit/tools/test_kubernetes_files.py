@@ -140,8 +140,8 @@ class TestDeployment:
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert ports.pop("metrics") == Settings().metrics_port
         assert ports == ({"http": Settings().api_port} if component(manifest) == "api" else {})
-        asked = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
-        assert asked == [{"path": "/livez", "port": "metrics"}, {"path": "/readyz", "port": "metrics"}]
+        gets = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+        assert gets == [{"path": "/livez", "port": "metrics"}, {"path": "/readyz", "port": "metrics"}]
 
     def test_has_time_to_stop(self, manifest):
         [container] = containers(manifest)

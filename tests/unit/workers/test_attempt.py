@@ -67,10 +67,10 @@ def test_the_status_message_has_current_work_and_counts():
     attempt = read_attempt(delivered())
     worker.offer("webhooks", "webhooks")
     worker.begin(attempt, "example.org", datetime.now(UTC))
-    said = worker.status_message()
-    assert (said.offers, said.in_flight, said.busy[0].what) == (("webhooks",), 1, "example.org")
+    status = worker.status_message()
+    assert (status.offers, status.in_flight, status.busy[0].what) == (("webhooks",), 1, "example.org")
     worker.end(attempt, WorkOutcome.succeeded())
     worker.end(attempt, WorkOutcome.snoozed(1))
     later = worker.status_message(leaving=True)
     assert (later.in_flight, later.succeeded, later.failed, later.snoozed, later.leaving) == (0, 1, 0, 1, True)
-    assert later.beat > said.beat
+    assert later.beat > status.beat

@@ -83,10 +83,10 @@ def test_a_tenant_whose_calls_hang_delays_no_other_tenant(start, host, hanging, 
     with endpoint() as server:
         server.on("/", answer(200))
         for _ in range(5):
-            asked = event(server.url("/"))
-            publish(host, asked, quiet)
-            told = result_of(host, asked["event_id"])
-            assert told["status"] == "succeeded", told
+            due = event(server.url("/"))
+            publish(host, due, quiet)
+            result = result_of(host, due["event_id"])
+            assert result["status"] == "succeeded", result
     assert worker.metric("scheduler_webhooks_in_flight") <= 12
 
 
@@ -95,9 +95,9 @@ def test_a_tenant_with_large_events_leaves_room_for_anothers(start, host, hangin
     flood(host, hanging, "noisy", 70, payload={"x": "y" * 1_000_000})
     until(lambda: worker.metric("scheduler_webhooks_in_flight") >= 40, "much that is held")
     with endpoint() as server:
-        asked = event(server.url("/"))
-        publish(host, asked, "quiet")
-        assert result_of(host, asked["event_id"])["status"] == "succeeded"
+        due = event(server.url("/"))
+        publish(host, due, "quiet")
+        assert result_of(host, due["event_id"])["status"] == "succeeded"
 
 
 def request(url, timeout=DEADLINE):

@@ -57,19 +57,19 @@ def with_run(asked, **fields):
 
 def test_every_method_is_sent_with_its_body_and_get_without_one(called, server):
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        asked = event(server.url("/"), method=method, secret="shop")
-        sent, told = called(asked, answer(200))
+        due = event(server.url("/"), method=method, secret="shop")
+        sent, told = called(due, answer(200))
         assert (sent.method, told["status"]) == (method, "succeeded")
         assert sent.headers["content-type"] == "application/json"
-        assert sent.json == {name: value for name, value in asked.items() if name != "target"}
+        assert sent.json == {name: value for name, value in due.items() if name != "target"}
         assert Webhook(SECRET).verify(sent.body, sent.headers) == sent.json
     for body in ({}, {"body": {"left": "out"}}, {"body": "text"}):
-        asked = event(server.url("/"), method="GET", secret="shop", **body)
-        sent, told = called(asked)
+        due = event(server.url("/"), method="GET", secret="shop", **body)
+        sent, told = called(due)
         assert (sent.method, sent.body, told["status"]) == ("GET", b"", "succeeded")
         assert not {"content-type", "content-length", "transfer-encoding"} & sent.headers.keys()
         at = datetime.fromtimestamp(int(sent.headers["webhook-timestamp"]), UTC)
-        assert sent.headers["webhook-signature"] == Webhook(SECRET).sign(asked["event_id"], at, "")
+        assert sent.headers["webhook-signature"] == Webhook(SECRET).sign(due["event_id"], at, "")
 
 
 def test_post_is_the_method_where_none_is_given(called, server):

@@ -59,15 +59,15 @@ def test_a_long_call_is_reported_as_running(start, server, host):
 def test_calls_of_a_stopped_worker_are_repeated_without_using_an_attempt(start, server, host):
     server.on("/hangs", silent)
     first = start()
-    asked = event(server.url("/hangs"), timeout=900)
-    publish(host, asked)
+    due = event(server.url("/hangs"), timeout=900)
+    publish(host, due)
     server.one("/hangs")
     assert first.stop() == 0
     until(lambda: waiting(host) == 1, "the call back in the queue")
     server.on("/hangs", answer(200))
     start()
     [final] = results(host, 1).values()
-    assert (final["event_id"], final["attempt"], final["status"]) == (asked["event_id"], 1, "succeeded")
+    assert (final["event_id"], final["attempt"], final["status"]) == (due["event_id"], 1, "succeeded")
 
 
 def test_a_killed_workers_calls_are_made_by_another(start, server, host):

@@ -114,14 +114,14 @@ def arrived(raw, *, redelivered=False):
 @often(200)
 def test_only_the_delay_changes_whatever_lies_around_it(number, before, after, parts):
     written, says = number
-    found = arrived(encoded([*before, (b"x-delay", written), *after], parts))
+    arrivals = arrived(encoded([*before, (b"x-delay", written), *after], parts))
     if says > CENTURY_MS:
-        assert isinstance(found, Rejected)
+        assert isinstance(arrivals, Rejected)
         return
-    assert isinstance(found, ReceivedMessage)
+    assert isinstance(arrivals, ReceivedMessage)
     out = b"l" + struct.pack(">q", -says) if says > 0 else written
-    assert found.properties == encoded([*before, (b"x-delay", out), *after], parts)
-    assert due_at(found.delay, NOW) == NOW + timedelta(milliseconds=max(says, 0))
+    assert arrivals.properties == encoded([*before, (b"x-delay", out), *after], parts)
+    assert due_at(arrivals.delay, NOW) == NOW + timedelta(milliseconds=max(says, 0))
 
 
 @given(st.dictionaries(st.sampled_from(DELAY_HEADERS), numbers() | others.map(lambda each: (each, 0)), min_size=1),
@@ -129,15 +129,15 @@ def test_only_the_delay_changes_whatever_lies_around_it(number, before, after, p
 @often(200)
 def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
     headers = [*others_, *((name.encode(), each[0]) for name, each in delays.items())]
-    found = arrived(encoded(headers, {}))
-    if isinstance(found, Rejected):
-        assert {problem.field for problem in found.problems} <= set(DELAY_HEADERS)
+    arrivals = arrived(encoded(headers, {}))
+    if isinstance(arrivals, Rejected):
+        assert {problem.field for problem in arrivals.problems} <= set(DELAY_HEADERS)
         return
-    left = content_header.read(found.properties).values({name.encode() for name in DELAY_HEADERS})
+    left = content_header.read(arrivals.properties).values({name.encode() for name in DELAY_HEADERS})
     assert set(left) <= {"x-delay"}
     assert all(elapsed_delay(each) is None for each in left.values())
     try:
-        assert due_at(found.delay, NOW) >= NOW
+        assert due_at(arrivals.delay, NOW) >= NOW
     except Rejected as error:
         assert error.problems[0].field in delays  # noqa: PT017 - either is right
 
@@ -171,10 +171,10 @@ nested = st.recursive(
 @often(100)
 def test_what_pika_writes_is_read_whole(headers, message_id):
     raw = b"".join(pika.BasicProperties(headers=headers, message_id=message_id).encode())
-    found = content_header.read(raw)
-    assert [entry.name.decode() for entry in found.entries] == list(headers)
-    assert found.text("message_id") == message_id
-    assert found.encode() == raw
+    parsed = content_header.read(raw)
+    assert [entry.name.decode() for entry in parsed.entries] == list(headers)
+    assert parsed.text("message_id") == message_id
+    assert parsed.encode() == raw
 
 
 def test_several_the_first_of_them_counts():
@@ -217,8 +217,8 @@ def test_a_user_is_moved_where_there_is_room():
 def test_a_dead_letter_neither_expires_nor_is_refused():
     raw = encoded([(b"x-rejected-reason", text(b"forged"))], {"expiration": short(b"5"), "user_id": short(b"u")})
     dead = dead_letter("k", raw, b"", {"x-rejected-reason": "why", "x-attempts": 3})
-    found = content_header.read(dead.properties)
-    assert set(found.parts) == {"headers", "delivery_mode"}
+    parsed = content_header.read(dead.properties)
+    assert set(parsed.parts) == {"headers", "delivery_mode"}
     assert printable(dead.properties)[1] == {
         "x-rejected-reason": "why", "x-attempts": 3, "x-original-expiration": "5", "x-original-user-id": "u",
     }

@@ -68,14 +68,14 @@ def once(wall, zone=NEW_YORK, **fields):
     ],
 )
 def test_an_occurrence_on_a_closed_day_is_moved(on_closed, wall, moved):
-    found = once(wall, calendar=CHRISTMAS, on_closed=on_closed)
+    result = once(wall, calendar=CHRISTMAS, on_closed=on_closed)
     nominal = spec_of(run_at=wall, timezone=NEW_YORK).starts_at
-    assert (found.nominal_at, found.due_at, found.moved) == (nominal, utc(moved), ("calendar",))
+    assert (result.nominal_at, result.due_at, result.moved) == (nominal, utc(moved), ("calendar",))
 
 
 def test_an_occurrence_on_an_open_day_stays():
-    found = once("2026-12-24T09:00:00", calendar=CHRISTMAS, on_closed="next")
-    assert (found.due_at, found.moved, found.merged) == (found.nominal_at, (), 0)
+    result = once("2026-12-24T09:00:00", calendar=CHRISTMAS, on_closed="next")
+    assert (result.due_at, result.moved, result.merged) == (result.nominal_at, (), 0)
 
 
 def test_closed_days_are_judged_by_the_local_date():
@@ -204,9 +204,9 @@ HOURS = {"from": "09:00", "to": "18:00"}
     ],
 )
 def test_outside_the_window_it_waits_for_the_next_opening(wall, due):
-    found = once(wall, BERLIN, window=HOURS)
-    assert found.due_at == utc(due)
-    assert found.moved == (() if found.nominal_at == found.due_at else ("window",))
+    result = once(wall, BERLIN, window=HOURS)
+    assert result.due_at == utc(due)
+    assert result.moved == (() if result.nominal_at == result.due_at else ("window",))
 
 
 @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ def test_equal_times_are_24_hours():
 
 
 def test_the_next_opening_is_on_an_open_day():
-    found = once("2026-12-24T20:00:00", "UTC", calendar=CHRISTMAS, window=HOURS)
-    assert (found.due_at, found.moved) == (utc("2026-12-28T09:00:00Z"), ("window",))
-    found = once("2026-12-25T20:00:00", "UTC", calendar=CHRISTMAS, on_closed="next", window=HOURS)
-    assert (found.due_at, found.moved) == (utc("2026-12-29T09:00:00Z"), ("calendar", "window"))
+    result = once("2026-12-24T20:00:00", "UTC", calendar=CHRISTMAS, window=HOURS)
+    assert (result.due_at, result.moved) == (utc("2026-12-28T09:00:00Z"), ("window",))
+    result = once("2026-12-25T20:00:00", "UTC", calendar=CHRISTMAS, on_closed="next", window=HOURS)
+    assert (result.due_at, result.moved) == (utc("2026-12-29T09:00:00Z"), ("calendar", "window"))
 
 
 def test_an_occurrence_inside_stays_whatever_day_the_window_opened_on():
@@ -254,9 +254,9 @@ def test_at_most_31_days_on():
 
 def test_a_window_that_daylight_saving_leaves_empty_does_not_open():
     for window in ({"from": "02:00", "to": "03:00"}, {"from": "02:30", "to": "03:00"}):
-        found = once("2026-03-08T01:00:00", window=window)
+        result = once("2026-03-08T01:00:00", window=window)
         opening = "2026-03-09T06:00:00Z" if window["from"] == "02:00" else "2026-03-09T06:30:00Z"
-        assert found.due_at == utc(opening)
+        assert result.due_at == utc(opening)
     # From and to are resolved like times of a rule: 02:10 to 02:50 happens from 03:10 to 03:50.
     skipped = {"from": "02:10", "to": "02:50"}
     assert once("2026-03-08T01:00:00", window=skipped).due_at == utc("2026-03-08T07:10:00Z")
@@ -373,10 +373,10 @@ def test_without_an_id_nothing_is_delayed():
     ],
 )
 def test_fields_that_are_wrong(fields, problems):
-    found = problems_of(rrule="FREQ=DAILY", run_at="2026-12-01T09:00:00Z", **fields)
-    assert set(found) == set(problems)
+    problem_texts = problems_of(rrule="FREQ=DAILY", run_at="2026-12-01T09:00:00Z", **fields)
+    assert set(problem_texts) == set(problems)
     for field, problem in problems.items():
-        assert problem in found[field]
+        assert problem in problem_texts[field]
 
 
 def test_absent_fields_are_no_adjustments():

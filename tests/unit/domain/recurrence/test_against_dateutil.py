@@ -141,5 +141,5 @@ def test_until_is_the_last_instant(rule, start, days):
     except Rejected as rejected:
         assert "fire" in str(rejected)
         return
-    found = take(schedule, 30)
-    assert found == [instant for instant in take(endless, 30) if instant <= until]
+    taken = take(schedule, 30)
+    assert taken == [instant for instant in take(endless, 30) if instant <= until]

@@ -96,10 +96,10 @@ def test_same_instants_as_cronsim(expression, start):
     instants = [moment.astimezone(UTC) for moment in islice(simulated, 12) if _exists(moment)]
     # Started inside a second pass cronsim can return the past, and it may repeat a wall time.
     wanted = sorted({instant for instant in instants if instant > now})[:8]
-    found = take(schedule, max(len(wanted), 1), now)
-    if found != wanted and _elapsed(expression) and _beyond_cronsim(zone, now, max(found + wanted)):
-        wanted = [_shown_after(expression, zone, before) for before in [now, *found][:-1]]
-    assert found == wanted
+    taken = take(schedule, max(len(wanted), 1), now)
+    if taken != wanted and _elapsed(expression) and _beyond_cronsim(zone, now, max(taken + wanted)):
+        wanted = [_shown_after(expression, zone, before) for before in [now, *taken][:-1]]
+    assert taken == wanted
 
 
 @given(expression=expressions(), start=starts(), data=st.data())

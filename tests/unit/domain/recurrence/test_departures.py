@@ -72,8 +72,8 @@ def test_count_counts_instants_not_wall_times():
         "run_at": "2026-03-07T02:15:00",
         "timezone": "America/New_York",
     }
-    found = take(schedule_of(**fields), 9)
-    assert found == [utc(f"2026-03-{time}:15:00Z") for time in ("07T07", "07T08", "08T07", "09T06")]
+    taken = take(schedule_of(**fields), 9)
+    assert taken == [utc(f"2026-03-{time}:15:00Z") for time in ("07T07", "07T08", "08T07", "09T06")]
 
 
 @pytest.mark.parametrize(

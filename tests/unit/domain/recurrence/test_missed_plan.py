@@ -70,8 +70,8 @@ def test_same_as_brute_force(rule, late, on_missed, max_lateness, paused):
         occurrences.append(instant)
         if instant > now:
             break
-    found = plan(schedule, due_at, now, on_missed, lateness, one_shot=False, missed_before=missed_before)
-    assert found == brute(occurrences, now, on_missed, lateness, missed_before)
+    planned = plan(schedule, due_at, now, on_missed, lateness, one_shot=False, missed_before=missed_before)
+    assert planned == brute(occurrences, now, on_missed, lateness, missed_before)
 
 
 def test_all_is_emitted_one_by_one_and_then_goes_on():
@@ -97,8 +97,8 @@ def test_a_one_shot_is_emitted_however_late(on_missed):
 
 def test_missed_occurrences_use_up_count():
     schedule = schedule_of(rrule="FREQ=DAILY;COUNT=3", run_at="2026-03-07T00:00:00Z")
-    found = plan(schedule, START, START + timedelta(days=30), OnMissed.LATEST, None, one_shot=False)
-    assert (found.emit, found.folded, found.next_run_at) == (START + timedelta(days=2), 2, None)
+    planned = plan(schedule, START, START + timedelta(days=30), OnMissed.LATEST, None, one_shot=False)
+    assert (planned.emit, planned.folded, planned.next_run_at) == (START + timedelta(days=2), 2, None)
 
 
 def test_on_time_asks_the_schedule_once():
@@ -110,17 +110,17 @@ def test_on_time_asks_the_schedule_once():
             return instant + MINUTE
 
     schedule = Counting()
-    found = plan(schedule, START, START + GRACE / 2, OnMissed.SKIP, None, one_shot=False)
-    assert (found.emit, found.next_run_at, schedule.calls) == (START, START + MINUTE, 1)
+    planned = plan(schedule, START, START + GRACE / 2, OnMissed.SKIP, None, one_shot=False)
+    assert (planned.emit, planned.next_run_at, schedule.calls) == (START, START + MINUTE, 1)
 
 
 def test_a_year_of_minutes_is_planned_without_stepping():
     schedule = schedule_of(rrule="FREQ=MINUTELY", run_at="2026-03-07T00:00:00", timezone="America/New_York")
     due_at = schedule.first()
-    found = plan(schedule, due_at, due_at + timedelta(days=365), OnMissed.LATEST, None, one_shot=False)
+    planned = plan(schedule, due_at, due_at + timedelta(days=365), OnMissed.LATEST, None, one_shot=False)
     # The minutes of the repeated hour do not run twice, and the skipped hour's coincide with the next hour's.
-    assert found.passed_count == 365 * 1440 - 60
-    assert len(found.passed) == 100
+    assert planned.passed_count == 365 * 1440 - 60
+    assert len(planned.passed) == 100
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_a_year_of_minutes_is_planned_without_stepping():
 def test_two_thousand_years_are_counted_by_years(rule, count):
     """The expected numbers come from counting period by period and day by day."""
     schedule = schedule_of(rrule=rule, run_at="0002-01-05T01:00:00", timezone="America/New_York")
-    found = plan(schedule, schedule.first(), utc("2026-09-14T13:00:00Z"), OnMissed.LATEST, None, one_shot=False)
-    assert found.passed_count == count
+    planned = plan(schedule, schedule.first(), utc("2026-09-14T13:00:00Z"), OnMissed.LATEST, None, one_shot=False)
+    assert planned.passed_count == count
 
 
 @pytest.mark.parametrize("on_missed", OnMissed)
 def test_a_schedule_that_begins_with_the_calendar_is_planned(on_missed):
     schedule = schedule_of(every="PT1H", run_at="0001-01-01T00:00:00Z")
     now = utc("2026-09-14T13:30:00Z")
-    found = plan(schedule, schedule.first(), now, on_missed, None, one_shot=False)
+    planned = plan(schedule, schedule.first(), now, on_missed, None, one_shot=False)
     due = (now - schedule.first()) // timedelta(hours=1) + 1
     emitted = {OnMissed.SKIP: 0, OnMissed.LATEST: 1, OnMissed.ALL: MAX_MISSED}[on_missed]
-    assert found.passed_count == due - emitted
+    assert planned.passed_count == due - emitted

@@ -146,8 +146,8 @@ def test_a_suffix_and_another_zone():
 def test_every(value, length):
     spec = spec_of(every=value, run_at="2026-12-01T09:00:00Z", timezone=NEW_YORK)
     assert spec.every == length
-    found = take(compile_schedule(spec), 3)
-    assert found == [utc("2026-12-01T09:00:00Z") + length * turn for turn in range(3)]
+    taken = take(compile_schedule(spec), 3)
+    assert taken == [utc("2026-12-01T09:00:00Z") + length * turn for turn in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_every_that_is_no_spacing(value, reason):
 
 
 def test_every_is_elapsed_time_whatever_the_clocks_do():
-    found = take(schedule_of(every="P1D", run_at="2026-03-07T09:00:00", timezone=NEW_YORK), 3)
-    assert found == [utc(f"2026-03-{day}T14:00:00Z") for day in ("07", "08", "09")]
+    taken = take(schedule_of(every="P1D", run_at="2026-03-07T09:00:00", timezone=NEW_YORK), 3)
+    assert taken == [utc(f"2026-03-{day}T14:00:00Z") for day in ("07", "08", "09")]
 
 
 def test_every_counts_and_ends_with_time_itself():
@@ -202,8 +202,8 @@ def test_without_run_at_a_schedule_starts_when_it_is_stored():
 
 def test_a_rule_keeps_the_fraction_of_run_at():
     fields = {"rrule": "FREQ=DAILY;COUNT=2\nEXDATE:20261202T090000Z\nRDATE:20261203T120000Z"}
-    found = take(schedule_of(run_at="2026-12-01T09:00:00.500000Z", **fields), 9)
-    assert found == [utc("2026-12-01T09:00:00.500000Z"), utc("2026-12-03T12:00:00.500000Z")]
+    taken = take(schedule_of(run_at="2026-12-01T09:00:00.500000Z", **fields), 9)
+    assert taken == [utc("2026-12-01T09:00:00.500000Z"), utc("2026-12-03T12:00:00.500000Z")]
 
 
 def test_dtstart_is_an_occurrence_only_if_the_rule_matches_it():
@@ -236,8 +236,8 @@ def test_run_at_in_the_second_pass_waits_for_the_next_occurrence():
 )
 def test_added_and_excluded_dates(lines, days):
     schedule = schedule_of(rrule=f"{RULE}\n{lines}", run_at="2026-12-01T09:00:00Z")
-    found = take(schedule, 9)
-    assert found == [utc(f"2026-12-{day}T09:00:00Z") for day in days]
+    taken = take(schedule, 9)
+    assert taken == [utc(f"2026-12-{day}T09:00:00Z") for day in days]
     assert schedule.count(utc("2026-01-01T00:00:00Z"), utc("2027-01-01T00:00:00Z")) == len(days)
 
 
@@ -321,10 +321,10 @@ def test_what_rfc_5545_leaves_open_is_accepted(text):
 
 
 def test_every_problem_is_reported_at_once():
-    found = problems_of(
+    problem_texts = problems_of(
         run_at="soon", rrule="FREQ=DAILY;INTERVAL=0;FOO=1", cron="61 * * * *", every="P1M", timezone="Mars"
     )
-    assert set(found) == {"run_at", "rrule", "cron", "every", "timezone"}
+    assert set(problem_texts) == {"run_at", "rrule", "cron", "every", "timezone"}
     assert "at most one of" in problems_of(cron="@daily", every=60)["cron"]
 
 

@@ -22,8 +22,8 @@ def test_rule(case):
         with pytest.raises(Rejected, match="never fires"):
             spec_of(**fields)
         return
-    found = take(schedule_of(**fields), len(expected) + case["complete"])
-    assert found == expected
+    taken = take(schedule_of(**fields), len(expected) + case["complete"])
+    assert taken == expected
 
 
 @pytest.mark.parametrize("case", [c for c in cases("cases.jsonl") if c["kind"] == "cron"], ids=_ids)

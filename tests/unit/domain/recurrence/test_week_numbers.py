@@ -51,13 +51,13 @@ def test_week_numbers_by_their_definition(year, wkst, number, negative):
 @steady
 def test_the_day_is_the_weekday_of_dtstart(start, wkst, chosen):
     text = f"FREQ=YEARLY;BYWEEKNO={','.join(map(str, chosen))};WKST={WEEKDAYS[wkst]}"
-    found = take(schedule_of(rrule=text, run_at=f"{start}T09:00"), 9)
-    day, end, wanted = start, found[-1].date(), []
+    taken = take(schedule_of(rrule=text, run_at=f"{start}T09:00"), 9)
+    day, end, wanted = start, taken[-1].date(), []
     while day <= end:
         if not {*chosen}.isdisjoint(numbers_of(day, wkst)):
             wanted.append(day)
         day += timedelta(days=7)
-    assert [instant.date() for instant in found] == wanted
+    assert [instant.date() for instant in taken] == wanted
 
 
 def _answers(text, zone, wall):

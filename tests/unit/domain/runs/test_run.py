@@ -422,8 +422,8 @@ def test_durations_are_by_the_workers_clock_where_it_says_so():
     assert (run.started_at, run.deadline) == (theirs, T + timedelta(seconds=300))  # deadlines are by ours
     ended = after(run, result("succeeded", finished_at=theirs + timedelta(seconds=2)), now=T + timedelta(hours=5))
     assert (ended.duration, ended.finished_at) == (timedelta(seconds=2), T + timedelta(hours=5))
-    told = json.loads(finished_body(ended))
-    assert (told["started_at"], told["finished_at"]) == (
+    body = json.loads(finished_body(ended))
+    assert (body["started_at"], body["finished_at"]) == (
         "2000-01-01T00:00:00.000000Z", "2000-01-01T00:00:02.000000Z",
     )
     unstarted = after(begun(), result("succeeded", finished_at=theirs), now=T + timedelta(seconds=3))
@@ -451,8 +451,8 @@ def test_schedule_finished_has_exactly_these_fields():
         deliver_run(after(begun(delay=0), result("failed", error="no")), EVENT, occurrence(), T),
         result("succeeded", attempt=1, output='"x"'),
     )
-    told = json.loads(finished_body(late))
-    assert (told["status"], told["attempts"], told["error"], told["output"]) == ("succeeded", 2, None, "x")
+    body = json.loads(finished_body(late))
+    assert (body["status"], body["attempts"], body["error"], body["output"]) == ("succeeded", 2, None, "x")
 
 
 def test_the_dead_letter_is_the_last_event():

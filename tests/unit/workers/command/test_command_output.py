@@ -28,16 +28,16 @@ def test_binary_and_invalid_text_is_made_printable(raw, text):
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(60, 400))
 def test_the_output_fits_and_keeps_the_last_of_each(first, second, limit):
     out, err = printable(first), printable(second)
-    kept = fit_output({"exit_code": 0, "duration_ms": 12}, out, err, limit)
-    assert len(json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()) <= limit
-    assert list(kept) == ["exit_code", "duration_ms", "stdout", "stderr"]
-    assert out.endswith(kept["stdout"])
-    assert err.endswith(kept["stderr"])
+    output = fit_output({"exit_code": 0, "duration_ms": 12}, out, err, limit)
+    assert len(json.dumps(output, ensure_ascii=False, separators=(",", ":")).encode()) <= limit
+    assert list(output) == ["exit_code", "duration_ms", "stdout", "stderr"]
+    assert out.endswith(output["stdout"])
+    assert err.endswith(output["stderr"])
 
 
 def test_one_stream_may_use_what_the_other_leaves():
-    kept = fit_output({"exit_code": 0}, "o" * 100_000, "short")
-    assert kept["stderr"] == "short"
-    assert len(kept["stdout"]) > OUTPUT_BYTES - 100
+    output = fit_output({"exit_code": 0}, "o" * 100_000, "short")
+    assert output["stderr"] == "short"
+    assert len(output["stdout"]) > OUTPUT_BYTES - 100
     both = fit_output({"exit_code": 0}, "o" * 100_000, "\n" * 100_000)
     assert abs(len(both["stdout"]) - 2 * len(both["stderr"])) < 100  # a newline takes two bytes
