@@ -11,6 +11,7 @@ from pika.exceptions import AMQPConnectionError
 from scheduler.domain.errors import Misconfigured
 
 OPEN_TIMEOUT = 15.0
+MIN_FRAME = 8192  # RabbitMQ 4.1 and later cut off a client that asks for less; older ones use what is agreed
 HEARTBEAT = 10  # a silent peer is noticed by the broker within two of these, by us within three
 # As in RabbitMQ's own clients: https://www.rabbitmq.com/docs/uri-query-parameters
 _TLS = ("cacertfile", "certfile", "keyfile", "verify", "server_name_indication")
@@ -38,6 +39,7 @@ def parameters(url: str, name: str) -> pika.URLParameters:
         raise Misconfigured(f"AMQP_URL, for {broker_name(url)}: {_problem(error)}") from None
     if "heartbeat" not in dict(rest):
         settings.heartbeat = HEARTBEAT
+    settings.frame_max = max(settings.frame_max, MIN_FRAME)
     settings.socket_timeout = settings.stack_timeout = OPEN_TIMEOUT
     settings.connection_attempts = 1
     settings.client_properties = {"connection_name": f"scheduler {name}"}
