@@ -59,7 +59,8 @@ def three_nodes(stack: Stack) -> Iterator[list[RabbitServer]]:
                 node._password = nodes[0]._password  # noqa: SLF001 - the cluster has the first node's user
             nodes.append(node)
             node.start()
-        wait_for(lambda: nodes[0].evaluate("length(rabbit_mnesia:cluster_nodes(running))").strip() == "3", "three nodes", 60)
+        running = "length([N || N <- [node() | nodes()], rabbit:is_running(N)])"  # also without Mnesia, from 4.3 on
+        wait_for(lambda: nodes[0].evaluate(running).strip() == "3", "three nodes", 60)
         yield nodes
     finally:
         for node in reversed(nodes):
