@@ -31,9 +31,9 @@ check: $(READY) ## before every commit, in under 90 s: ruff, mypy strict and the
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q -n 3 tests/unit --ignore tests/unit/domain/recurrence $(ARGS)
 
-test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones)
-	@SERVERS=$(SERVERS) $(BIN)/python -W ignore::RuntimeWarning -m scheduler.dev.servers.roots
-	@SERVERS=$(SERVERS) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
+test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones; RECORD=yes for docs/compatibility.md)
+	@SERVERS=$(SERVERS) $(BIN)/python -m tools.prerequisites $(ARGS)
+	@SERVERS=$(SERVERS) RECORD=$(RECORD) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 
 languages: $(READY) ## build and run the small host in Java, Go, PHP, Ruby and TypeScript (as root it installs them)
 	@$(BIN)/python -m pytest -m "languages or not languages" \

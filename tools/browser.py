@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler.dev.servers import apt
 from scheduler.dev.servers.errors import ServerFailed
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PACKAGES = ("chromium", "fonts-dejavu-core")
 # No sandbox: root in a container has none, and it shows only our pages. No requests to other services.
 ARGUMENTS = [
@@ -31,9 +31,9 @@ def chromium(say: Callable[[str], None] = print) -> str:
             apt.install(_PACKAGES, say)
     path = _installed()
     if path is None:
-        raise ServerFailed("Chromium was installed but cannot be path")
+        raise ServerFailed("Chromium was installed but cannot be found")
     return path
 
 
 def _installed() -> str | None:
-    return next((program for program in map(shutil.which, _NAMES) if program), None)
+    return next((program for program in map(shutil.which, NAMES) if program), None)

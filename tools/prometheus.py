@@ -1,5 +1,5 @@
 """A private Prometheus for tests and screenshots, and promtool for `make lint`, installed if missing."""
-# ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
+# ruff: noqa: S603 - fixed programs of the system, with arguments of our own
 
 import json
 import re
@@ -22,24 +22,24 @@ from scheduler.dev.servers.processes import SERVER_DEADLINE, ProcessIdentity, en
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "prometheus" / "rules"
-_PROGRAMS = ("prometheus", "promtool")
+PROGRAMS = ("prometheus", "promtool")
 _ADVICE = (
     "prometheus and promtool are not on this machine. Debian, Ubuntu: sudo apt-get install prometheus; Fedora: "
     "sudo dnf install golang-github-prometheus; macOS: brew install prometheus"
 )
-_ALERTMANAGERS = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's
+ALERTMANAGERS = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's
 
 
 def ensure(say: apt.Say) -> None:
     """Install `prometheus` and `promtool` on Debian as root if they are missing. Raises ServerFailed."""
-    _ensure("prometheus", lambda: all(map(shutil.which, _PROGRAMS)), say, _ADVICE)
+    _ensure("prometheus", lambda: all(map(shutil.which, PROGRAMS)), say, _ADVICE)
 
 
 def ensure_alertmanager(say: apt.Say) -> str:
     """Install Alertmanager likewise, and return its program."""
-    _ensure("prometheus-alertmanager", lambda: any(map(shutil.which, _ALERTMANAGERS)), say,
+    _ensure("prometheus-alertmanager", lambda: any(map(shutil.which, ALERTMANAGERS)), say,
             "alertmanager is not on this machine. Debian, Ubuntu: sudo apt-get install prometheus-alertmanager")
-    return next(program for program in _ALERTMANAGERS if shutil.which(program))
+    return next(program for program in ALERTMANAGERS if shutil.which(program))
 
 
 def _ensure(package: str, there: Callable[[], bool], say: apt.Say, advice: str) -> None:
@@ -51,10 +51,6 @@ def _ensure(package: str, there: Callable[[], bool], say: apt.Say, advice: str) 
     with exclusive(base.with_name(f"{base.name}-installing")):
         if not there():
             apt.install([package], say)
-            if shutil.which("systemctl"):
-                # We want the programs, not servers on their ports after the next boot.
-                for unit in (package, "prometheus-node-exporter"):
-                    subprocess.run(["systemctl", "disable", "--quiet", unit], capture_output=True, check=False)
     if not there():
         raise ServerFailed(advice)
 

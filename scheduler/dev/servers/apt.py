@@ -14,7 +14,10 @@ Say = Callable[[str], None]
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _UNIT_FOLDERS = (Path("/lib/systemd/system"), Path("/usr/lib/systemd/system"))
-_UNITS = ("rabbitmq-server.service", "epmd.service", "epmd.socket", "postgresql.service")
+_UNITS = (
+    "rabbitmq-server.service", "epmd.service", "epmd.socket", "postgresql.service", "prometheus.service",
+    "prometheus-node-exporter.service", "prometheus-alertmanager.service",
+)
 _MARK = "# Written by `scheduler dev` while it installs packages; safe to remove."
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300")
 

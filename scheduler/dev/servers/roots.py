@@ -94,7 +94,3 @@ def _write_programs(root: Path) -> None:
         command = " ".join((*enter(root), str(folder / name)))
         script.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
-
-
-if __name__ == "__main__":
-    chosen(say=print)
