@@ -10,10 +10,19 @@ from support import Host, Sidecar, connected, patiently
 from scheduler.dev.servers import Stack, start_stack
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
+from tools import compatibility
 
 # How fast examples are drawn says something about the machine, and nothing about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """With RECORD, put the outcome into the table of tested versions."""
+    if os.environ.get(compatibility.VARIABLE):
+        outcomes = {name: len(reports) for name, reports in terminalreporter.stats.items()}
+        versions = compatibility.servers()
+        compatibility.record(compatibility.row(versions, config.args, outcomes, compatibility.commit()))
 
 
 @pytest.fixture(scope="session")
