@@ -100,4 +100,4 @@ def _erlang_version(binaries: RabbitBinaries) -> str:
 
 def _postgres_version(folder: Path) -> str:
     done = subprocess.run([str(folder / "postgres"), "--version"], capture_output=True, text=True, check=True)
-    return re.findall(r"\d+[\d.]*", done.stdout)[0]
+    return str(re.findall(r"\d+[\d.]*", done.stdout)[0])

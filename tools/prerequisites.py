@@ -10,7 +10,7 @@ from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
 from tools import browser, prometheus
 
 # Debian's packages and their programs, each with its possible names.
-_PACKAGES = {
+_PACKAGES: dict[str, list[tuple[str, ...]]] = {
     "bash": [("bash",)], "curl": [("curl",)], "git": [("git",)], "openssl": [("openssl",)],
     "chromium": [browser.NAMES], "fonts-dejavu-core": [browser.NAMES],
     "prometheus": [(program,) for program in prometheus.PROGRAMS],
