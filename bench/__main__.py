@@ -15,6 +15,7 @@ from bench import (
     emit,
     heartbeats,
     ingest,
+    intervals,
     lag,
     migrations,
     priorities,
@@ -47,8 +48,9 @@ PARTS = {
     "zones": zones.run,
     "calendars": calendars.run,
     "day": day.run,
+    "intervals": intervals.run,
 }
-LONG = ("day",)  # takes half an hour: only if named
+LONG = ("day", "intervals")  # half an hour, an hour: only if named
 
 
 def _recurrence() -> list[report.Row]:
@@ -64,12 +66,13 @@ def _recurrence() -> list[report.Row]:
 def main() -> int:
     """Run the parts and return 1 if a goal was not met."""
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="parts to run (default: all except day)")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="parts to run (default: all except day and intervals)")
     parser.add_argument("--rows", type=int, nargs="+", default=scale.SIZES, help="row counts for `scale`")
-    parser.add_argument("--minutes", type=float, default=30, help="minutes of `day` (default: 30)")
+    parser.add_argument("--minutes", type=float, help="minutes of `day` (default: 30) and `intervals` (60)")
     args = parser.parse_args()
     parts = args.parts or [part for part in (*PARTS, "recurrence") if part not in LONG]
-    options = {"scale": {"sizes": args.rows}, "day": {"minutes": args.minutes}}
+    lasting = {} if args.minutes is None else {"minutes": args.minutes}
+    options = {"scale": {"sizes": args.rows}, **dict.fromkeys(LONG, lasting)}
     rows: list[report.Row] = []
     if "recurrence" in parts:
         rows += _recurrence()

@@ -71,9 +71,9 @@ def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
 
 
 @contextmanager
-def role(bed: Bed, name: str, **env: str) -> Iterator[None]:
+def role(bed: Bed, *arguments: str, **env: str) -> Iterator[None]:
     """Run one of our processes and read its log, which would fill an unread pipe."""
-    running = Running([sys.executable, "-m", "scheduler", name], bed, env)
+    running = Running([sys.executable, "-m", "scheduler", *arguments], bed, env)
     try:
         running.ready()
         assert running.popen.stderr

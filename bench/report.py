@@ -38,6 +38,7 @@ PARTS = (
     "zones",
     "calendars",
     "day",
+    "intervals",
 )
 
 
