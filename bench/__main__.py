@@ -24,6 +24,7 @@ from bench import (
     runs,
     scale,
     scaling,
+    soak,
     webhooks,
     zones,
 )
@@ -49,8 +50,9 @@ PARTS = {
     "calendars": calendars.run,
     "day": day.run,
     "intervals": intervals.run,
+    "soak": soak.run,
 }
-LONG = ("day", "intervals")  # half an hour, an hour: only if named
+LONG = ("day", "intervals", "soak")  # half an hour, an hour, eight hours: only if named
 
 
 def _recurrence() -> list[report.Row]:
@@ -66,9 +68,9 @@ def _recurrence() -> list[report.Row]:
 def main() -> int:
     """Run the parts and return 1 if a goal was not met."""
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="parts to run (default: all except day and intervals)")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="parts to run (default: all except day, intervals and soak)")
     parser.add_argument("--rows", type=int, nargs="+", default=scale.SIZES, help="row counts for `scale`")
-    parser.add_argument("--minutes", type=float, help="minutes of `day` (default: 30) and `intervals` (60)")
+    parser.add_argument("--minutes", type=float, help="minutes of `day` (default: 30), `intervals` (60) and `soak` (480)")
     args = parser.parse_args()
     parts = args.parts or [part for part in (*PARTS, "recurrence") if part not in LONG]
     lasting = {} if args.minutes is None else {"minutes": args.minutes}

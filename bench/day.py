@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
 import pika
@@ -114,13 +114,16 @@ def people(bed: Bed, url: str, seconds: float) -> Iterator[subprocess.Popen]:
                 requests.wait()
 
 
-def lived(stack: Stack, minutes: float, pending: int) -> dict[str, Any]:
-    """Run the shop for some minutes and return all measurements."""
+def lived(
+    stack: Stack, minutes: float, pending: int, sampling: Callable[[Bed], AbstractContextManager[None]] = nullcontext
+) -> dict[str, Any]:
+    """Run the shop for some minutes and return all measurements; `sampling` is open while the processes run."""
     with Bed(stack, "default") as bed, webhooks.endpoint() as endpoint, ExitStack() as running:
         delayed.bind(bed)
         bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'", created_at="now() - n * interval '1 second'")
         bed.analyze()
         url = running.enter_context(sidecar(bed))
+        running.enter_context(sampling(bed))
         start = time.time() + LEAD_SECONDS
         end = start + minutes * 60
         host = running.enter_context(process(bed, "host", start, end))

@@ -85,6 +85,32 @@ def scale(parts: Sequence[dict[str, Any]]) -> None:
     plt.close(figure)
 
 
+def soak(reminders: dict[str, Any], samples: Sequence[dict[str, float]], interval: float) -> None:
+    """Plot the lag of reminders, the memory of each process and the dead rows of the tables, by hours."""
+    figure, (late, memory, bloat) = plt.subplots(3, 1, figsize=(11, 9), dpi=110, sharex=True)
+    at = [(int(number) + 0.5) * interval / 3600 for number in reminders]
+    for name in ("p99", "p50"):
+        late.plot(at, [figures[name] for figures in reminders.values()], label=name, linewidth=0.8)
+    late.set_yscale("log")
+    late.set_ylabel("ms from due to the host")
+    hours = [sample["at"] / 3600 for sample in samples]
+    for axes, prefix in ((memory, "RSS "), (bloat, "dead ")):
+        for name in dict.fromkeys(name for sample in samples for name in sample if name.startswith(prefix)):
+            axes.plot(hours, [sample.get(name, math.nan) for sample in samples], label=name.removeprefix(prefix), linewidth=1)
+    memory.set_ylabel("MiB")
+    bloat.set_ylabel("dead rows")
+    bloat.set_xlabel("hours; an hour of the shop lasts six minutes")
+    for axes in (late, memory, bloat):
+        axes.legend(fontsize=7, frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+        axes.grid(alpha=0.3, linewidth=0.4)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in (memory, bloat):
+        axes.set_ylim(bottom=0)
+    figure.tight_layout()
+    figure.savefig(DOCS / "soak.png")
+    plt.close(figure)
+
+
 def day(kinds: dict[str, Any], seen: Sequence[dict[str, float]], interval: float, clock: Callable[[float], float]) -> None:
     """Plot lag by kind and backlog, by the shop's clock."""
     figure, (late, waiting) = plt.subplots(2, 1, figsize=(11, 7), dpi=110, sharex=True)

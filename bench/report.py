@@ -39,6 +39,7 @@ PARTS = (
     "calendars",
     "day",
     "intervals",
+    "soak",
 )
 
 

@@ -92,21 +92,21 @@ def _sample(world: World, seconds: float) -> dict[str, list[Sample]]:
 
 def _check(result: Result, name: str, rows: list[Sample]) -> None:
     minutes = (rows[-1].at - rows[0].at) / 60
-    slope = _slope([(row.at / 60, row.mib) for row in rows])
+    growth = slope([(row.at / 60, row.mib) for row in rows])
     quarter = max(1, len(rows) // 4)
     fds, threads = (
         [median([row[n] for row in part]) for part in (rows[:quarter], rows[-quarter:])] for n in (2, 3)
     )
-    result.notes.append(f"{name} {rows[-1].mib:.0f} MiB ({slope:+.2f} MiB/min), {fds[1]:.0f} fds ({fds[1] - fds[0]:+.0f}), "
+    result.notes.append(f"{name} {rows[-1].mib:.0f} MiB ({growth:+.2f} MiB/min), {fds[1]:.0f} fds ({fds[1] - fds[0]:+.0f}), "
                         f"{threads[1]:.0f} threads ({threads[1] - threads[0]:+.0f})")
-    if slope * minutes > ALLOWED_MIB + ALLOWED_MIB_PER_MINUTE * minutes:
-        result.failures.append(f"{name} grows by {slope:.2f} MiB per minute")
+    if growth * minutes > ALLOWED_MIB + ALLOWED_MIB_PER_MINUTE * minutes:
+        result.failures.append(f"{name} grows by {growth:.2f} MiB per minute")
     if fds[1] > fds[0] + 1 or threads[1] > threads[0] + 1:
         result.failures.append(f"{name}: file descriptors {fds[0]:.0f} → {fds[1]:.0f}, "
                                f"threads {threads[0]:.0f} → {threads[1]:.0f}")
 
 
-def _slope(points: list[tuple[float, float]]) -> float:
+def slope(points: list[tuple[float, float]]) -> float:
     """Fit a line by least squares and return its slope."""
     x = sum(at for at, _ in points) / len(points)
     y = sum(value for _, value in points) / len(points)
