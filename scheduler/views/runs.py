@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from scheduler.domain.messages import Instant
-from scheduler.domain.runs.run import FinishedAttempt, Origin, Run, RunStatus
+from scheduler.domain.runs.run import UNKNOWN_TRIGGER, FinishedAttempt, Origin, Run, RunStatus
 from scheduler.views.base import View, as_json, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
@@ -136,7 +136,7 @@ def _fields(run: Run) -> dict[str, Any]:
 def _triggered_by(run: Run) -> TriggeredBy:
     if run.occurrence is None or run.occurrence.origin is not Origin.TRIGGER:
         return _BY_SCHEDULE
-    via, who = run.triggered_by or ("amqp", None)
+    via, who = run.triggered_by or UNKNOWN_TRIGGER
     return TriggeredBy.model_construct(via=via, who=who)
 
 

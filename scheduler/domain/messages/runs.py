@@ -135,6 +135,13 @@ class ScheduleRecorded(ContractMessage):
     status: RecordedStatus
 
 
+class RunTrigger(ContractMessage):
+    """Who triggered a run, and how."""
+
+    via: Literal["api", "amqp", "cli", "console"]
+    who: str | None
+
+
 class ScheduleFinished(ContractMessage):
     """A run succeeded, is dead or was cancelled."""
 
@@ -150,3 +157,4 @@ class ScheduleFinished(ContractMessage):
     error: str | None
     output: Any
     output_cut: bool = Field(default=False, description="`output` was truncated.")
+    triggered_by: RunTrigger | None = Field(default=None, description="Present if the run was triggered.")

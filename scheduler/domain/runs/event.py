@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import DEFAULT_TENANT
-from scheduler.domain.runs.run import Run
+from scheduler.domain.runs.run import UNKNOWN_TRIGGER, Origin, Run
 
 _rfc3339 = lru_cache(maxsize=64)(rfc3339)  # most of a batch has the same emitted_at
 
@@ -34,9 +34,13 @@ def finished_body(run: Run) -> bytes:
     started = "null" if run.started_at is None else f'"{rfc3339(run.started_at)}"'
     tenant = "" if occurrence.tenant == DEFAULT_TENANT else f'"tenant":"{occurrence.tenant}",'
     cut = ',"output_cut":true' if run.output_cut else ""
+    triggered = ""
+    if occurrence.origin is Origin.TRIGGER:
+        via, who = run.triggered_by or UNKNOWN_TRIGGER
+        triggered = f',"triggered_by":{json.dumps({"via": via, "who": who})}'
     return (
         f'{{"event_id":"{run.event_id}","job_id":"{occurrence.job_id}","job_type":{json.dumps(occurrence.job_type)},'
         f'{tenant}"due_at":"{rfc3339(occurrence.due_at)}","status":"{run.status.value}","attempts":{run.attempt},'
         f'"started_at":{started},"finished_at":"{rfc3339(finished_at)}","error":{json.dumps(run.error)},'
-        f'"output":{run.output or "null"}{cut}}}'
+        f'"output":{run.output or "null"}{cut}{triggered}}}'
     ).encode()

@@ -76,6 +76,9 @@ class TriggerCaller(NamedTuple):
     who: str | None
 
 
+UNKNOWN_TRIGGER = TriggerCaller("amqp", None)  # of release 0.2, or no longer in the audit
+
+
 @dataclass(slots=True)
 class FinishedAttempt:
     """A finished attempt."""

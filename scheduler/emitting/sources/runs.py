@@ -19,6 +19,7 @@ from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.priority_classes import CLASSES
 from scheduler.postgres.runs import due
 from scheduler.postgres.runs.due import RunSettlement
+from scheduler.postgres.runs.lists import set_trigger_callers
 from scheduler.postgres.runs.store import KIND
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.publisher import Receipt
@@ -70,6 +71,7 @@ class DueRuns(Source[Run, RunEmission]):
         claim = due.claim(session, limit, since)
         if self._probe is not None:
             self._probe.after_claim(session, claim.things, claim.claimed_at)
+        set_trigger_callers(session.query, claim.things)  # for ScheduleFinished
         if self._after_outage and self._grace_until is None:
             self._grace_until = claim.claimed_at + OUTAGE_GRACE
         if any(run.status is RunStatus.DELIVERED and run.known_occurrence.work for run in claim.things):

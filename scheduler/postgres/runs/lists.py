@@ -1,8 +1,9 @@
 """List and find open and finished runs for operators, latest due first."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.runs.run import Origin, Run, TriggerCaller
@@ -46,6 +47,17 @@ def list_runs(
 
 
 def add_trigger_callers(cursor: Cursor, runs: Iterable[Run]) -> None:
+    """Set `triggered_by` of triggered runs."""
+    def ask(statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
+
+    set_trigger_callers(ask, runs)
+
+
+def set_trigger_callers(
+    ask: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], runs: Iterable[Run]
+) -> None:
     """Set `triggered_by` of triggered runs, from the audit; release 0.2 did not record it."""
     triggered: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
@@ -55,8 +67,7 @@ def add_trigger_callers(cursor: Cursor, runs: Iterable[Run]) -> None:
     if not triggered:
         return
     jobs, due = map(list, zip(*triggered, strict=True))
-    cursor.execute(query("audit/trigger_callers"), {"jobs": jobs, "due": due})
-    for thing, due_at, via, who in cursor.fetchall():
+    for thing, due_at, via, who in ask(query("audit/trigger_callers"), {"jobs": jobs, "due": due}):
         for run in triggered.get((thing, due_at), ()):
             run.triggered_by = TriggerCaller(via, who)
 

@@ -17,6 +17,7 @@ def command(sidecar, *arguments):
 
 def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, shared, shared_host):
     api = served.as_("operator", "who", sub="ann")
+    finished = shared_host.listen("schedule.events", "finished")
     job = api.job(run_at=iso(utc()), run={})["id"]
 
     def runs():
@@ -45,3 +46,15 @@ def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, s
     assert by_ann["emitted_by"] in shown
     assert shared.sql("SELECT emitted_by FROM runs WHERE event_id = %s", first["event_id"]) == [
         {"emitted_by": first["emitted_by"]}]
+
+    open_runs, bodies = runs(), []
+    for run in open_runs:
+        api.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "succeeded"})
+
+    def ends():
+        bodies.extend(map(json.loads, shared_host.drain(finished)))
+        return {each["event_id"]: each.get("triggered_by") for each in bodies if each["job_id"] == job}
+
+    until(lambda: len(ends()) == 4, "every ScheduleFinished")
+    callers = {run["event_id"]: run["triggered_by"] for run in open_runs if run["origin"] == "trigger"}
+    assert {event_id: caller for event_id, caller in ends().items() if caller is not None} == callers
