@@ -86,6 +86,12 @@ export interface RunPolicy {
   max_running?: number | null;
 }
 
+/** Who triggered a run, and how. */
+export interface RunTrigger {
+  via: "api" | "amqp" | "cli" | "console";
+  who: string | null;
+}
+
 /** Reply to a command that was stored. */
 export interface ScheduleAccepted {
   id: string;
@@ -164,6 +170,8 @@ export interface ScheduleFinished {
   output: unknown;
   /** `output` was truncated. */
   output_cut?: boolean;
+  /** Present if the run was triggered. */
+  triggered_by?: RunTrigger | null;
 }
 
 /** Occurrences were skipped. */

@@ -3,7 +3,10 @@
 from typing import Any
 
 from scheduler.client.retries import ATTEMPT
+from scheduler.domain.handler_catalogue import HANDLERS_HEADER
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
+from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
+from scheduler.domain.worker_facts import FACTS_HEADER
 
 _COMMANDS = {model.__name__ for model in (*COMMAND_MODELS.values(), *RESULT_MODELS.values())}
 _TEXT = {"type": "string"}
@@ -32,6 +35,11 @@ _DELAYED = {
     "x-opt-delivery-delay": _MILLISECONDS | {"description": "As x-delay."},
     "x-delay": _MILLISECONDS | {"description": "Milliseconds after it is stored; negated on delivery."},
 }
+_WORKER = {
+    OFFER_TENANTS_HEADER: _TEXT | {"description": "JSON: for each offer, a list of the tenants that may use it."},
+    HANDLERS_HEADER: _TEXT | {"description": "JSON: the types that its handlers serve, as in `GET /types`."},
+    FACTS_HEADER: _TEXT | {"description": "JSON: its platform, its pools, its capacity."},
+}
 _UNHANDLED = {
     ATTEMPT: {"type": "integer", "minimum": 1, "description": "Number of failed handler calls."},
     "x-error": _TEXT,
@@ -54,6 +62,8 @@ def headers(message: str) -> dict[str, Any]:
             return _object(_TRACE | _UNHANDLED, [ATTEMPT, "x-error"])
         case "ScheduleRequest" | "ScheduleDue":
             return _object(_TRACE)
+        case "ScheduleWorker":
+            return _object(_WORKER)
         case _:
             return _object({})
 

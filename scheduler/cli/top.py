@@ -168,7 +168,9 @@ def _replica_line(replica: SeenReplica, style: Style) -> str:
 def _worker_line(worker: SeenWorker, style: Style) -> str:
     """Return a worker with its longest running work, or with its offers."""
     if worker.in_flight:
-        doing = f"{worker.in_flight:,}: " + ", ".join(plain(str(run.get("what")), 30) for run in worker.busy[:3])
+        most = f" of {worker.capacity:,}" if worker.capacity else ""
+        work = ", ".join(plain(str(run.get("what")), 30) for run in worker.busy[:3])
+        doing = f"{worker.in_flight:,}{most}: {work}"
     else:
         doing = "idle; offers " + (", ".join(plain(offer, 30) for offer in worker.offers[:5]) or "nothing")
     name = f"{plain(f'{worker.host}:{worker.pid}', 30):<32}"  # as in the list of runs

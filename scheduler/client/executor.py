@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Protocol
 
 from scheduler.client.event_loop import EventLoop
 from scheduler.client.handlers import Due, Handler, Handlers
@@ -35,13 +36,24 @@ class HandlerFinished:
 HandlerEvent = HandlerStarted | HandlerFinished
 
 
+class ExecutionObserver(Protocol):
+    """Called in the worker threads around each handler."""
+
+    def started(self, work: Work, job_type: str) -> None:
+        """A handler starts."""
+
+    def ended(self, work: Work, error: BaseException | None) -> None:
+        """It has ended, or its event could not be read."""
+
+
 class Executor:
     """A fixed number of worker threads, which call `notify`."""
 
     def __init__(self, handlers: Handlers, workers: int, notify: Callable[[HandlerEvent], None],
-                 before: Callable[[], object] | None = None) -> None:
+                 before: Callable[[], object] | None = None, observer: ExecutionObserver | None = None) -> None:
         self._handlers = handlers
         self._before = before
+        self._observer = observer
         self._notify = notify
         self._loop = EventLoop()
         self._started = False
@@ -82,9 +94,13 @@ class Executor:
         started_at = datetime.now(UTC)
         try:
             handler, event = self._handlers.read(work.body)
+            if self._observer is not None:
+                self._observer.started(work, event.job_type)
             returned = self._call(handler, event, work)
         except BaseException as raised:  # noqa: BLE001 - SystemExit must not lose the event either
             error = raised
+        if self._observer is not None:
+            self._observer.ended(work, error)
         self._notify(HandlerFinished(work, returned, error, started_at, datetime.now(UTC)))
 
     def _call(self, handler: Handler, event: Due[object], work: Work) -> object:

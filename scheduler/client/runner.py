@@ -12,7 +12,7 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.client.connection import parameters, translated
 from scheduler.client.errors import AccessRefused, BrokerUnavailable
-from scheduler.client.executor import Executor, HandlerEvent
+from scheduler.client.executor import ExecutionObserver, Executor, HandlerEvent
 from scheduler.client.handlers import Handlers, handlers
 from scheduler.client.process_child import active
 from scheduler.client.reporter import HEARTBEAT, AttemptReporter, worker_name
@@ -25,6 +25,7 @@ from scheduler.domain.names import DUE_QUEUE
 from scheduler.rabbit import address
 
 log = logging.getLogger(__name__)
+WORKERS = 4  # handlers at a time
 FLUSH_SECONDS = 5.0  # after the grace period, to report stopped handlers
 
 
@@ -43,15 +44,17 @@ class Runner:
     """
 
     def __init__(
-        self, url: str, *, handlers: Handlers = handlers, workers: int = 4, prefetch: int | None = None,
+        self, url: str, *, handlers: Handlers = handlers, workers: int = WORKERS, prefetch: int | None = None,
         delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE_QUEUE,
         queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
         user_id: str | None = None, before: Callable[[], object] | None = None,
+        observer: ExecutionObserver | None = None,
     ) -> None:
         """Configure; `grace` limits how long a stop waits for running handlers, `name` is the worker's name.
 
         `before` is called in the worker thread before each handler that is no process, for example Django's
         `close_old_connections`. If it raises, the handler is not called, and the event counts as failed.
+        `observer` is called around each handler.
         """
         if not 1 <= heartbeat <= LIFETIME:
             raise ValueError(f"heartbeat is from 1 to {LIFETIME:,} seconds, not {heartbeat:g}")
@@ -64,7 +67,7 @@ class Runner:
         # `user_id` is the host's AMQP user, if the sidecar takes tenants from it.
         self._reporter = AttemptReporter(heartbeat, user_id)
         self._news: queue.SimpleQueue[HandlerEvent] = queue.SimpleQueue()
-        self._executor = Executor(handlers, workers, self._notify, before)
+        self._executor = Executor(handlers, workers, self._notify, before, observer)
         retries = RetryQueues(queue_name, delays, queue_type)
         self._shared = RunnerState(
             self._works, self._reporter, retries, FailurePolicy(unknown, worker_name(name)), self._news,

@@ -16,6 +16,7 @@ from scheduler.domain.offer_tenants import read_offer_tenants
 from scheduler.domain.runs.marker import MARKER_HEADER, Marker, read_marker
 from scheduler.domain.runs.result import Result, WorkerReport
 from scheduler.domain.trace_context import trace_context
+from scheduler.domain.worker_facts import FACTS_HEADER, read_facts
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
@@ -79,7 +80,8 @@ def parse_result_delivery(
                 _untrusted.warning(user_id=delivery.properties.user_id,
                                    do="add the broker user to SCHEDULER_WORKER_USERS, or upgrade the worker")
             return WorkerReport(worker, read_offer_tenants(headers.get(OFFER_TENANTS_HEADER), worker.offers),
-                                read_catalogue(headers.get(HANDLERS_HEADER)), trusted)
+                                read_catalogue(headers.get(HANDLERS_HEADER)),
+                                read_facts(headers.get(FACTS_HEADER)), trusted)
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - every line above may raise Rejected

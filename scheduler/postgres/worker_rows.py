@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from scheduler.domain.offer_tenants import OfferTenants
 from scheduler.domain.runs.result import WorkerReport
 from scheduler.domain.targets.offers import LiveWorker, is_unoffered
+from scheduler.domain.worker_facts import WorkerFacts
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
@@ -32,6 +33,9 @@ class SeenWorker(NamedTuple):
     failed: int
     snoozed: int
     offer_tenants: OfferTenants | None = None
+    platform: str | None = None
+    pools: list[str] | None = None
+    capacity: int | None = None
 
     @property
     def stale(self) -> bool:
@@ -46,6 +50,8 @@ def save_workers(cursor: Cursor, reports: Sequence[WorkerReport]) -> None:
         values["busy"] = json.dumps(values["busy"])
         values["offer_tenants"] = None if report.offer_tenants is None else json.dumps(report.offer_tenants)
         values["handlers"] = report.handlers
+        facts = report.facts or WorkerFacts()
+        values |= {"platform": facts.platform, "pools": list(facts.pools), "capacity": facts.capacity}
         cursor.execute(query("workers/leave" if message.leaving else "workers/beat"), values)
 
 

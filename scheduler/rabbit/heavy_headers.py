@@ -6,8 +6,10 @@ could occupy a consumer for 170 ms with one message of 130 kB.
 
 import pika
 
+from scheduler.domain.handler_catalogue import HANDLERS_HEADER
 from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
 from scheduler.domain.runs.marker import MARKER_HEADER
+from scheduler.domain.worker_facts import FACTS_HEADER
 from scheduler.rabbit import content_header, header_values
 
 MAX_HEADERS = 64
@@ -15,7 +17,8 @@ MAX_NESTED_BYTES = 512  # of tables and arrays
 MAX_SEARCHED = 256  # headers
 _NESTED = b"AF"
 _USED = frozenset(name.encode() for name in (
-    "traceparent", "tracestate", "x-delivery-count", MARKER_HEADER, OFFER_TENANTS_HEADER,
+    "traceparent", "tracestate", "x-delivery-count", MARKER_HEADER, OFFER_TENANTS_HEADER, HANDLERS_HEADER,
+    FACTS_HEADER,
 ))
 
 

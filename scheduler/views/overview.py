@@ -54,6 +54,9 @@ class ReplicaView(View):
     succeeded: int | None = None
     failed: int | None = None
     snoozed: int | None = None
+    platform: str | None = None
+    pools: list[str] | None = None
+    capacity: int | None = None
 
 
 class RoleView(View):
@@ -105,7 +108,8 @@ def worker_view(seen: SeenWorker) -> ReplicaView:
     return ReplicaView(
         role="worker", host=seen.host, pid=seen.pid, version=seen.version, id=seen.id, offers=list(seen.offers),
         in_flight=seen.in_flight, busy=seen.busy, succeeded=seen.succeeded, failed=seen.failed,
-        snoozed=seen.snoozed, **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
+        snoozed=seen.snoozed, platform=seen.platform, pools=seen.pools, capacity=seen.capacity,
+        **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
     )
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from scheduler.client.errors import ClientError
 from scheduler.client.handlers import Handler, Handlers
 from scheduler.client.handlers import handlers as registered_handlers
-from scheduler.client.runner import FLUSH_SECONDS, Runner
+from scheduler.client.runner import FLUSH_SECONDS, WORKERS, Runner
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.handler_catalogue import write_catalogue
 from scheduler.ops.health import HealthPart
@@ -24,6 +24,7 @@ from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.link import Link
 from scheduler.settings import Settings
+from scheduler.workers.handler_activity import HandlerActivity
 from scheduler.workers.handler_catalogue import handler_offers
 from scheduler.workers.worker import Worker
 
@@ -103,11 +104,14 @@ class HandlerWorker:
         self._grace = settings.stop_grace
         worker.offer(*(f"handler.{job_type}" for job_type, _ in served))
         worker.handlers = write_catalogue(handler_offers(served))
+        worker.serve(WORKERS)
+        self._activity = HandlerActivity(worker)
         queue_type = "classic" if settings.queue_type == "default" else settings.queue_type
         self._runner = Runner(
             ",".join(settings.amqp_urls), handlers=served, queue_name=queue, queue_type=queue_type,
             grace=self._grace, name=worker.name,
             user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None,
+            observer=self._activity,
         )
         self._stop_by = float("inf")
         self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
@@ -139,6 +143,7 @@ class HandlerWorker:
         self._stop_by = time.monotonic() + self._grace + FLUSH_SECONDS
         self._runner.stop()
         self._thread.join(self._grace + FLUSH_SECONDS)
+        self._activity.abandon()
 
 
 def worker_class(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlerWorker]:

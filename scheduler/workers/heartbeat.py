@@ -7,6 +7,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.domain.handler_catalogue import HANDLERS_HEADER
 from scheduler.domain.messages import ScheduleWorker
 from scheduler.domain.messages.workers import BEAT_SECONDS, OFFER_TENANTS_HEADER
+from scheduler.domain.worker_facts import FACTS_HEADER
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
@@ -58,7 +59,8 @@ class WorkerHeartbeat:
         body = status.model_dump_json(exclude_defaults=True).encode()
         key = f"{status.id}:{status.beat}"
         catalogue = self._worker.handlers if status.beat % _CATALOGUE_BEATS == 1 else None
-        values = {OFFER_TENANTS_HEADER: self._worker.offer_tenants(), HANDLERS_HEADER: catalogue}
+        values = {OFFER_TENANTS_HEADER: self._worker.offer_tenants(), HANDLERS_HEADER: catalogue,
+                  FACTS_HEADER: self._worker.facts()}
         headers = {name: value for name, value in values.items() if value is not None}
         message = command_message(
             ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, user_id=self._user_id,

@@ -1,6 +1,7 @@
 """`scheduler worker --handlers`: a host's handlers as a ready process."""
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -96,6 +97,31 @@ def test_handlers_run_and_their_results_are_reported(sidecar, host, modules):
     row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
     assert row["offers"] == ["handler.failing", "handler.hopeless", "handler.invoice", "handler.snoozing"]
     assert runs["invoice"]["worker"] == f"{row['host']}:{row['pid']}"
+
+
+def test_a_worker_of_handlers_reports_what_they_do(sidecar, host, modules, tmp_path):
+    (tmp_path / "shop_slow.py").write_text(SLOW)
+    sidecar.up()
+    worker = Process("worker", modules | sidecar.env | {"SCHEDULER_WORKER_POOLS": "eu"}, "--handlers", "shop_slow",
+                     "--handlers", "shop_reminders").ready()
+    sidecar.processes.append(worker)
+    api = start_api(sidecar)
+    now = {"run_at": utc().isoformat()}
+    job = host.request(job_type="apart", run={"timeout": 3600}, **now)
+    host.request(job_type="invoice", payload={"number": 7}, **now)  # untracked
+    host.request(job_type="invoice", payload={"number": "seven"}, run={"max_attempts": 1}, **now)
+
+    def reported():
+        found = next((each for each in api.get("/replicas").json["items"] if each["role"] == "worker"), None)
+        done = found and (found["in_flight"], found["succeeded"], found["failed"]) == (1, 1, 1)
+        return found if done else None
+
+    seen = until(reported, "the worker's report")
+    [busy] = seen["busy"]
+    [run] = api.get(f"/jobs/{job}/runs").json["items"]
+    assert (busy["event_id"], busy["attempt"], busy["what"]) == (run["event_id"], 1, "apart")
+    assert (seen["capacity"], seen["pools"]) == (4, [])
+    assert f"Python {platform.python_version()}" in seen["platform"]
 
 
 def test_a_worker_of_handlers_offers_its_commands_too(sidecar, host, modules, tmp_path):

@@ -166,10 +166,15 @@ def processes(snapshot: LiveSnapshot) -> dict[str, Any]:
         for row in pulse.replicas
     ]
     workers = [
-        dict(row) | {"alive": alive(row, pulse.at), "busy": _busy(row["busy"]), "runs": _runs(row)}
+        dict(row) | {"alive": alive(row, pulse.at), "busy": _busy(row["busy"]), "runs": _runs(row),
+                     "utilisation": _utilisation(row["in_flight"], row.get("capacity"))}
         for row in pulse.workers
     ]
     return {"replicas": replicas, "workers": sorted(workers, key=lambda worker: not worker["alive"])}
+
+
+def _utilisation(in_flight: int, capacity: int | None) -> str | None:
+    return f"{in_flight / capacity:.0%}".replace("%", " %") if capacity else None
 
 
 def _runs(worker: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from scheduler.domain.messages import ResultStatus, ScheduleResult, ScheduleWorker
 from scheduler.domain.offer_tenants import OfferTenants
+from scheduler.domain.worker_facts import WorkerFacts
 
 ERROR_CHARACTERS = 4000
 OUTPUT_BYTES = 64 * 1024
@@ -62,6 +63,7 @@ class WorkerReport:
     message: ScheduleWorker
     offer_tenants: OfferTenants | None = None
     handlers: str | None = None  # the catalogue as JSON; None if this message has none
+    facts: WorkerFacts | None = None  # None: of an older worker
     trusted: bool = True  # False: not from a worker's broker user, so not stored
 
     @property

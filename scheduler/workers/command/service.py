@@ -91,6 +91,7 @@ class CommandWorker:
         self._offers = {name: CommandSlots(command, pools) for name, command in offered.items()}
         for name, command in offered.items():
             worker.offer(*(in_pool(f"{CommandTarget.key}{name}", pool) for pool in pools), tenants=command.tenants)
+        worker.serve(sum(command.concurrency for command in offered.values()), pools)
         metrics.declare_commands(offered, [in_pool(name, pool) for name in offered for pool in pools])
         self._supervisors = Supervisors()
         self._reporter = ResultPublisher(with_user_id=settings.tenant_by == "user_id")

@@ -36,6 +36,7 @@ class WebhookWorker:
         self._pools = settings.worker_pools
         self._queue_type = settings.queue_type
         worker.offer(*(in_pool(OFFER, pool) for pool in self._pools))
+        worker.serve(settings.worker_concurrency, self._pools)
 
     def run(self, link: Link) -> None:
         """Use one connection to the broker until it is lost or the process stops."""

@@ -16,7 +16,7 @@ SELECT measured.*, now() AS at,
         FROM (SELECT id, role, host, pid, version, started_at, last_seen_at, recent FROM replicas) AS each) AS replicas,
        (SELECT coalesce(json_agg(each ORDER BY started_at), '[]')
         FROM (SELECT id, host, pid, version, started_at, last_seen_at, offers, in_flight, busy, succeeded, failed, snoozed,
-                     offer_tenants
+                     offer_tenants, platform, pools, capacity
               FROM workers
               ORDER BY last_seen_at DESC LIMIT %(most_workers)s) AS each) AS workers,
        (SELECT coalesce(json_agg(each ORDER BY wake_at), '[]')

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from support import DEADLINE, iso, until, utc
 
 from scheduler.api.console.session import form_token
+from scheduler.domain.worker_facts import FACTS_HEADER
 
 expect.set_options(timeout=DEADLINE * 1000)
 VERDICT = re.compile("On time|Late")  # a busy machine is late, and that is what it must say then
@@ -449,9 +450,13 @@ def test_a_worker_shows_its_runs(world, visit):
         world.run_status(events[worker], "succeeded")
     report = {"id": str(uuid4()), "host": "fleet-1", "pid": 77, "version": "1", "started_at": now, "offers": [],
             "in_flight": 0, "beat": 1}
-    world.host.publish("worker", report)
+    facts = {"platform": "Linux x86_64, Python 3.11.7", "pools": ["default", "eu"], "capacity": 20}
+    world.host.publish("worker", report | {"in_flight": 3}, headers={FACTS_HEADER: json.dumps(facts)})
     until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", report["id"]), "the worker is known")
     page = visit.go("/processes")
+    worker = page.get_by_role("row", name=re.compile("fleet-1"))
+    for text in ("Linux x86_64, Python 3.11.7", "eu", "3 of 20", "15 %"):
+        expect(worker.get_by_text(text, exact=False)).to_be_visible()
     page.get_by_role("link", name="fleet-1").click()
     expect(page.get_by_text("of the worker fleet-1:77")).to_be_visible()
     rows = page.locator("#list tbody tr")
