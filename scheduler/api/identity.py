@@ -28,6 +28,7 @@ class Identity:
     traceparent: str | None = None  # the request's trace
     tracestate: str | None = None
     via: Via = Via.API
+    narrowed: bool = False  # to one tenant, by choice: the token is for all
 
     @property
     def all_tenants(self) -> bool:
@@ -53,6 +54,8 @@ def check(who: Identity, permission: Permission) -> None:
     if who.role < role:
         raise Forbidden(f"This requires the role {role.name.lower()}; the token has "
                         f"{who.role.name.lower() if who.role else 'no known role'}.")
+    if all_tenants and who.narrowed:
+        raise Forbidden(f"This is about all tenants, and you act for {who.tenant}: choose All tenants.")
     if all_tenants and not who.all_tenants:
         raise Forbidden("This requires a token for all tenants; this one is for a single tenant.")
 

@@ -16,6 +16,7 @@ from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity, Permission, check, visible_tenant
 from scheduler.api.problems import NotFound
 from scheduler.domain.calendars import EffectiveCalendar
+from scheduler.domain.handler_catalogue import HandlerOffer
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.recurrence.adjustment_fields import FindCalendar
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
@@ -29,7 +30,7 @@ from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
 from scheduler.postgres.jobs.search import names_of_jobs
 from scheduler.postgres.jobs.versions import NEWEST, list_versions
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs, names_of_runs, statuses_of_runs
-from scheduler.postgres.stats import list_job_types, list_processes, stats
+from scheduler.postgres.stats import find_handler, list_job_types, list_processes, stats
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.health import DetailedHealth
@@ -231,6 +232,12 @@ class Reads:
         jobs, catalogues = await self._database.search(lambda connection: list_job_types(connection, who.tenant))
         views = [view for view in job_type_views(jobs, catalogues) if after is None or view.job_type > after]
         return Page(views[:limit], views[limit - 1].job_type if len(views) > limit else None)
+
+    async def handler_offer(self, who: Identity, job_type: str) -> HandlerOffer | None:
+        """Return what live handlers announce about a type; None if there are none."""
+        check(who, Permission.READ)
+        found = await self._database.read(lambda connection: find_handler(connection, job_type))
+        return None if found is None else HandlerOffer.model_validate(found)
 
     async def audit(
         self, who: Identity, filters: AuditFilter, limit: int = DEFAULT_LIMIT, after: str | None = None

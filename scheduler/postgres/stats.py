@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.maintenance_queries import SeenReplica
-from scheduler.postgres.worker_rows import SeenWorker, list_handlers, list_workers
+from scheduler.postgres.worker_rows import STALE_SECONDS, SeenWorker, list_handlers, list_workers
 from scheduler.resources import query
 
 COUNTED = 100_000  # beyond this, numbers are estimates
@@ -56,6 +56,14 @@ def list_job_types(
     jobs = {job_type: int(count) for job_type, count in _ask(connection, "job_types", tenant, COUNTED)}
     with translated(), connection.cursor() as cursor:
         return jobs, list_handlers(cursor)
+
+
+def find_handler(connection: Connection, job_type: str) -> dict[str, Any] | None:
+    """Return what a live worker announces about a job type, None if no handler serves it."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("workers/find_handler"), {"stale_after": STALE_SECONDS, "job_type": job_type})
+        row = cursor.fetchone()
+        return None if row is None else row[0]
 
 
 def oldest_due_seconds(connection: Connection) -> float:

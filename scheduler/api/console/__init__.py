@@ -15,6 +15,7 @@ from scheduler.api.console.pages import (
     job_day,
     job_form,
     job_types,
+    job_versions,
     jobs,
     login,
     overview,
@@ -26,7 +27,8 @@ from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
 _PAGES = (
-    sign_in, login, overview, find, event_stream, jobs, job_types, job_form, job_day, job, runs, calendar_import,
+    sign_in, login, overview, find, event_stream, jobs, job_types, job_form, job_day, job_versions,
+    job, runs, calendar_import,
     calendars, dead_letters, delayed_messages, tenants, audit,
 )
 

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -19,8 +20,11 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from scheduler.domain.tenants import TENANT_PATTERN
+
 COOKIE = "scheduler_session"
 FLASH = "scheduler_flash"
+TENANT = "scheduler_tenant"
 LINK_SECONDS = 3600.0
 _MAX_LINKS = 100
 _FLASH_SECONDS = 60
@@ -37,11 +41,27 @@ def token_of(request: Request) -> str | None:
 def remember(response: Response, request: Request, token: str) -> None:
     """Put the token into a cookie that lasts as long as the browser, and is sent to this site's own pages only."""
     response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=is_secure(request))
+    choose_tenant(response, request, None)
 
 
 def forget(response: Response) -> None:
-    """Delete the cookie."""
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    """Delete the cookie, and the chosen tenant."""
+    for name in (COOKIE, TENANT):
+        response.delete_cookie(name, path="/", httponly=True, samesite="strict")
+
+
+def chosen_tenant(request: Request) -> str | None:
+    """Return the tenant that the user of all tenants acts for; None for all."""
+    chosen = request.cookies.get(TENANT, "")
+    return chosen if re.fullmatch(TENANT_PATTERN, chosen) else None
+
+
+def choose_tenant(response: Response, request: Request, tenant: str | None) -> None:
+    """Act for one tenant, or for all with None, as long as the browser is open."""
+    if tenant is None:
+        response.delete_cookie(TENANT, path="/", httponly=True, samesite="strict")
+    else:
+        response.set_cookie(TENANT, tenant, path="/", httponly=True, samesite="strict", secure=is_secure(request))
 
 
 def is_secure(request: Request) -> bool:

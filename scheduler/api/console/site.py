@@ -115,7 +115,8 @@ class Site:
 
 def permissions_of(who: Identity) -> dict[str, Any]:
     """Return the permissions that templates check."""
-    return {"may_write": may(who, Permission.WRITE), "many_tenants": who.all_tenants}
+    return {"may_write": may(who, Permission.WRITE), "may_purge": may(who, Permission.PURGE),
+            "many_tenants": who.all_tenants}
 
 
 def may(who: Identity, permission: Permission) -> bool:
@@ -159,6 +160,8 @@ async def visitor(request: Request) -> Identity:
     who = replace(await get_site(request).services.identify_visitor(token, address), via=Via.CONSOLE)
     if who.role is Role.NONE:
         raise Forbidden("The token has no known role.")
+    chosen = session.chosen_tenant(request) if who.all_tenants else None
+    who = who if chosen is None else replace(who, tenant=chosen, narrowed=True)
     request.state.who = who
     request.state.sub = who.sub
     await get_site(request).services.limit.admit(who)

@@ -28,6 +28,7 @@ def paths(world):
     return {
         "calendars": "/calendars", "calendar": "/calendars/pages.de?year=2027", "new calendar": "/calendar/new",
         "calendar form": "/calendars/pages.de/edit", "import": "/calendar/import?name=pages.de",
+        "versions": f"/jobs/{weekly}/versions",
         "tenants": "/tenants", "late": "/jobs?late=1", "find": "/find?q=rep",
         "day": f"/jobs/{weekly}/day?date=2030-01-04",
         "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
@@ -37,6 +38,7 @@ def paths(world):
 
 
 SHOWN = {
+    "versions": r"Versions",
     "tenants": r"acme", "late": r"Late jobs", "find": r"Weekly report", "day": r"Friday 4 January 2030",
     "calendars": r"pages\.de", "calendar": r"Christmas Eve", "new calendar": r"Closed every week",
     "calendar form": r"Edit pages\.de", "import": r"Import a calendar",

@@ -172,6 +172,23 @@ def test_a_payload_form_is_made_from_the_parameters_of_the_type(world, visit):
     expect(page.get_by_label("Invoice")).to_have_value("42")
 
 
+@pytest.mark.usefixtures("handler")
+def test_a_payload_that_the_handlers_of_its_type_would_not_read_is_not_saved(visit):
+    page = visit.go("/jobs/new")
+    page.get_by_label("Type", exact=True).fill("typed.invoice")
+    page.get_by_label("only when triggered").check()
+    page.get_by_label("Payload").fill('{"invoice": "many", "channel": "fax"}')
+    preview = page.locator("#preview")
+    expect(preview.get_by_text("payload.invoice: must be integer")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("Your input is kept")).to_be_visible()
+    expect(page.locator("#problem-payload-channel")).to_have_text("payload.channel: must be one of mail, post")
+    page.get_by_label("Payload").fill('{"invoice": 7}')
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_role("status").first).to_contain_text("Created: typed.invoice")
+    visit.bear("422")
+
+
 def test_a_tenants_viewer_cannot_use_what_only_operators_may(world, browser):
     job = world.job(job_type="viewed.only", run_at=iso(utc(days=1)), tenant="acme")
     with a_visit(browser, world, world.token("viewer", "acme")) as visit:

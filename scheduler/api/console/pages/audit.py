@@ -68,11 +68,12 @@ def _is_uuid(text: object) -> bool:
 
 def audit_rows(entries: Iterable[AuditView]) -> list[dict[str, Any]]:
     """Return entries with their changes, field by field."""
-    return [entry.model_dump() | {"changes": _changes(entry.before, entry.after), "name": None}
+    return [entry.model_dump() | {"changes": field_changes(entry.before, entry.after), "name": None}
             for entry in entries]
 
 
-def _changes(before: Any, after: Any) -> list[tuple[str, str, str]]:
+def field_changes(before: Any, after: Any) -> list[tuple[str, str, str]]:
+    """Return the fields that differ, with both values as short texts."""
     old, new = (value if isinstance(value, dict) else {} for value in (before, after))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return [(name, _short(old.get(name)), _short(new.get(name))) for name in names]

@@ -86,7 +86,16 @@ async def _act(
     page = f"/jobs/{job_id}"
     flash = _flash(verb, job, page)
     # The job's page shows the extra run.
-    return redirect_to(page if verb is ScheduleTrigger else back(request, page), flash)
+    shown = page if verb is ScheduleTrigger and not form.get("stay") else back(request, page)
+    return redirect_to(shown, flash)
+
+
+@router.post("/jobs/{job_id}/purge")
+async def purge(site: SiteParam, who: Visitor, form: Form, job_id: UUID) -> Response:  # noqa: ARG001 - checked
+    """Erase a job."""
+    job = job_view(await site.services.reads.job_row(who, job_id))
+    await site.services.actions.purge(who, job_id)
+    return redirect_to("/jobs", Flash(f"Purged: {job.name or job.job_type}"))
 
 
 def _flash(verb: type[JobVerb], job: JobView, page: str) -> Flash:

@@ -15,6 +15,7 @@ from scheduler.api.console.form_choices import NAMES, ON_CLOSED, PLACE_OF, PLACE
 from scheduler.api.console.form_fields import ParsedForm
 from scheduler.api.console.form_preview import occurrences_of, preview_context
 from scheduler.api.console.form_values import values_of
+from scheduler.api.console.payload_check import payload_problems
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, redirect_to
 from scheduler.api.console.targets.forms import TARGET_FORMS
@@ -155,7 +156,7 @@ async def preview(request: Request, site: SiteParam, who: Visitor, form: Form) -
                           max_payload_bytes=site.services.settings.max_payload_bytes)
         except Rejected as rejected:
             read.problems |= {problem.field: problem.problem for problem in rejected.problems}
-        context["preview_problems"] = read.problems
+        context["preview_problems"] = read.problems | await _payload_problems(site, who, read)
     return site.part(request, "preview", who, context)
 
 
@@ -218,8 +219,8 @@ async def _continue_schedule(site: Site, who: Identity, read: ParsedForm, row: J
 async def _save(site: Site, who: Identity, read: ParsedForm, job_id: UUID | None, etag: str) -> str | dict[str,
                                                                                                           str]:
     """Store the request; return the job's id, or its problems by field."""
-    if read.problems:
-        return read.problems
+    if problems := read.problems or await _payload_problems(site, who, read):
+        return problems
     body = json.dumps(read.fields).encode()
     try:
         if job_id is None:
@@ -233,6 +234,16 @@ async def _save(site: Site, who: Identity, read: ParsedForm, job_id: UUID | None
     except Conflict as error:
         return {"id": error.detail}
     return result.row.job.id
+
+
+async def _payload_problems(site: Site, who: Identity, read: ParsedForm) -> dict[str, str]:
+    """Return what the handlers of the type would not read; only for jobs without a target."""
+    job_type, payload = read.fields.get("job_type"), read.fields.get("payload")
+    if not job_type or "target" in read.fields or "payload" in read.problems:
+        return {}
+    offer = await site.services.reads.handler_offer(who, str(job_type))
+    schema = offer and offer.parameters
+    return await site.services.compute.run(lambda: payload_problems(schema, payload)) if schema else {}
 
 
 @router.post("/jobs/try")
