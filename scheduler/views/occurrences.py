@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Literal
+from uuid import UUID
 
 from scheduler.domain.calendars import EffectiveCalendar
 from scheduler.domain.jobs.adjusted import planner_of, unsettled
@@ -13,6 +14,7 @@ from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
 from scheduler.domain.recurrence.adjustment_fields import FindCalendar
 from scheduler.domain.recurrence.dst_notes import dst_note
 from scheduler.domain.recurrence.moved_days import MICRO, plus
+from scheduler.domain.recurrence.planner import PlannedOccurrence, Planner
 from scheduler.domain.recurrence.preview import Item, Preview, adjusted_preview, preview, utc_text
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import Page, View
@@ -70,12 +72,15 @@ def occurrences_page(
     ended = row.job.status in (JobStatus.DONE, JobStatus.CANCELLED)
     if start is None and ended:
         return PreviewPage([], skipped=[])
+    following: Iterator[PlannedOccurrence]
     planner = planner_of(row.job, definition.spec, effective)
     if start is None:
         following, since = unsettled(planner, row.job), row.job.reported_until or now
     else:
         since = plus(start, -MICRO)
-        following = planner.after(since)
+        past = Planner(definition.spec, planner.adjustments, UUID(row.job.id)).after(since)
+        past = takewhile(lambda occurrence: occurrence.due_at <= now, past)
+        following = chain(past, planner.after(max(since, now)))
     if end is not None:
         limit = end
         following = takewhile(lambda occurrence: occurrence.due_at < limit, following)

@@ -4,21 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
 from scheduler.domain.calendars import EffectiveCalendar, FindEffective, FindFormer
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Definition
-from scheduler.domain.jobs.settled import (
-    MAX_UNSETTLED,
-    Record,
-    SettledJob,
-    moved_record,
-    settled_record,
-    stored_record,
-)
+from scheduler.domain.jobs.joined import joined
+from scheduler.domain.jobs.settled import SettledJob, moved_record, settled_record, stored_record
 from scheduler.domain.recurrence import Clock, Spec, compile_schedule
 from scheduler.domain.recurrence.adjustment_fields import checked_planner
 from scheduler.domain.recurrence.business_calendar import OnClosed
@@ -29,7 +22,6 @@ from scheduler.domain.recurrence.window import Window
 MAX_SKIPS = 100  # in one ScheduleMissed
 _OLDEST_SKIP = timedelta(days=7)  # before the request: earlier ones are not reported
 _MAX_EXAMINED = 300  # nominal occurrences, or whole days, per report of skips
-_MAX_JOINED = 1_000  # occurrences examined when a job is planned again
 _MAX_SEARCHED = 40  # per search for the next one, which continues later
 
 
@@ -106,7 +98,7 @@ def planner_of(
 ) -> Planner:
     """Return the planner of a stored job; `local` is a clock of other zone data."""
     planner = Planner(spec, adjustments_of(spec, effective), UUID(job.id), local)
-    planner.settle(stored_record(job))
+    planner.limit(stored_record(job).ranges)
     return planner
 
 
@@ -131,6 +123,7 @@ def plan_first(  # noqa: PLR0917 - a job and its calendar
     planner = checked_planner(spec, adjustments_of(spec, effective), UUID(job_id))
     earliest = max(plus(planner.schedule.starts_at, -MICRO), now - _OLDEST_SKIP, settled_until or BEGINNING)
     state = AdjustedState(settled_until=settled_until, reported_until=None if effective is None else earliest)
+    planner.limit(stored_record(state).ranges)
     return _with_next(state, planner, effective, next(unsettled(planner, state), None))
 
 
@@ -141,31 +134,11 @@ def plan_again(
     record = settled_record(job, before, now)
     if after.names.clock is not before.names.clock:
         record = moved_record(record, before, after)
-    after.settle(record)
-    first, joined = _first_and_joined(record, before, after, now)
-    record = record.including(joined)
-    if first is None and joined:
-        after.settle(record)
-        first = next(_unsettled(after, record, None), None)
+    record = record.including(joined(record, before, after), after.schedule)
+    after.limit(record.ranges)
     reported = None if effective is None else record.start or job.reported_until
     state = AdjustedState(settled_until=record.settled_until, unsettled=record.unsettled, reported_until=reported)
-    return _with_next(state, after, effective, first)
-
-
-def _first_and_joined(
-    record: Record, before: Planner, after: Planner, now: datetime
-) -> tuple[PlannedOccurrence | None, list[datetime]]:
-    """Return the first unsettled occurrence, and those that join an event emitted before, at its instant."""
-    first, joined = None, list[datetime]()
-    for occurrence in islice(_unsettled(after, record, None), _MAX_JOINED):
-        instant = occurrence.planned_at or occurrence.due_at
-        if record.includes(instant) and before.planned_of(instant) == instant and after.schedule.fires_at(instant):
-            joined += [*after.merged(occurrence, MAX_UNSETTLED), occurrence.nominal_at]
-        else:
-            first = first or occurrence
-        if occurrence.due_at > now + after.adjustments.jitter:
-            break
-    return first, joined
+    return _with_next(state, after, effective, next(unsettled(after, state), None))
 
 
 def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
@@ -198,20 +171,14 @@ def moved_from(occurrence: PlannedOccurrence | None) -> datetime | None:
 
 
 def unsettled(planner: Planner, job: SettledJob) -> Iterator[PlannedOccurrence]:
-    """Yield the occurrences that were neither emitted nor missed, in the order of due_at."""
-    return _unsettled(planner, stored_record(job), job.settled_due)
+    """Yield the occurrences that were neither emitted nor missed, in the order of due_at.
 
-
-def _unsettled(planner: Planner, record: Record, settled_due: datetime | None) -> Iterator[PlannedOccurrence]:
-    if settled_due is not None:
-        following = planner.after(settled_due)
-    elif record.start is None:
-        following = planner.all()
-    else:
-        following = planner.after(plus(planner.earliest_planned(record.start), -MICRO))
-    if record.settled_until is None:
-        return following
-    return (occurrence for occurrence in following if not record.includes(occurrence.nominal_at))
+    The planner is limited to those that were not settled under earlier plans.
+    """
+    if job.settled_due is not None:
+        return planner.after(job.settled_due)
+    start = stored_record(job).start
+    return planner.all() if start is None else planner.after(plus(planner.earliest_planned(start), -MICRO))
 
 
 def next_skip(planner: Planner, after: datetime) -> datetime | None:

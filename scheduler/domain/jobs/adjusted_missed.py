@@ -1,7 +1,7 @@
 """Plan the emission of due occurrences of a job with a calendar, a window or jitter."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -42,7 +42,7 @@ class AdjustedPlan:
 @dataclass(frozen=True, slots=True)
 class _DueOccurrences:
     listed: Sequence[PlannedOccurrence]  # the newest ones, in order
-    unlisted: int  # the number of others
+    unlisted: int  # the number of other nominal ones
     coming: PlannedOccurrence | None
 
 
@@ -90,7 +90,7 @@ def _passed(  # noqa: PLR0917 - a plan and its parts
     coming = following[0] if following else due.coming
     newest = passed[-MAX_MISSED:]
     times = sorted(nominal for occurrence in newest for nominal in _nominals(planner, occurrence))
-    number = due.unlisted + sum(1 + occurrence.merged for occurrence in passed)
+    number = due.unlisted + _size(passed)
     plan = AdjustedPlan(_state(job, settled, coming))
     if number:
         plan.passed, plan.passed_count, plan.reason = tuple(times[-MAX_MISSED:]), number, reason
@@ -129,20 +129,19 @@ def _due(planner: Planner, job: DueJob, now: datetime) -> _DueOccurrences:
         if occurrence.due_at > now:
             return _DueOccurrences(listed, 0, occurrence)
         if len(listed) == _MAX_STEPPED:
-            return _many_due(planner, listed[0], now)
+            return _many_due(planner, listed, now)
         listed.append(occurrence)
     return _DueOccurrences(listed, 0, None)
 
 
-def _many_due(planner: Planner, first: PlannedOccurrence, now: datetime) -> _DueOccurrences:
-    """Return the newest due occurrences, and count the nominal ones before them."""
-    span = timedelta(seconds=1)
+def _many_due(planner: Planner, stepped: Sequence[PlannedOccurrence], now: datetime) -> _DueOccurrences:
+    """Return the newest due occurrences, and count those before them."""
+    first, span = stepped[0], timedelta(seconds=1)
     while True:
         start = max(first.due_at, plus(now, -span))
-        following = planner.after(start)
         newest: deque[PlannedOccurrence] = deque(maxlen=_LISTED)
         coming = None
-        for occurrence in following:
+        for occurrence in planner.after(start):
             if occurrence.due_at > now:
                 coming = occurrence
                 break
@@ -150,7 +149,10 @@ def _many_due(planner: Planner, first: PlannedOccurrence, now: datetime) -> _Due
         if start == first.due_at or len(newest) == _LISTED:
             break
         span *= 2
-    listed = list(newest) or [first]
-    # The first one itself, and those between it and the listed ones.
-    before = planner.schedule.count(first.nominal_at, listed[0].nominal_at)
-    return _DueOccurrences(listed, before, coming)
+    total = _size(stepped) + planner.count_due(stepped[-1].due_at, now)
+    return _DueOccurrences(list(newest), total - _size(newest), coming)
+
+
+def _size(occurrences: Iterable[PlannedOccurrence]) -> int:
+    """Return the number of nominal occurrences."""
+    return sum(1 + occurrence.merged for occurrence in occurrences)

@@ -6,16 +6,19 @@ planned again keeps a record of what was settled before: every occurrence up to 
 strictly inside one of the spans in `unsettled`, whose ends follow each other. Most jobs have no such span.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
 from typing import NamedTuple, Protocol
 
 from scheduler.domain.recurrence.moved_days import END, MICRO, plus
 from scheduler.domain.recurrence.planner import Planner
-from scheduler.domain.recurrence.schedule import Once, Recurring, to_instant, to_seconds
+from scheduler.domain.recurrence.ranges import FOREVER, Range, common, complement, union
+from scheduler.domain.recurrence.schedule import Once, Recurring, Schedule, to_instant, to_seconds
 
-MAX_UNSETTLED = 4_000  # occurrences between settled ones; older ones count as settled
+# Older occurrences count as settled. A plan moves an occurrence by some months at most, but a pause can be long.
+_OLDEST_UNSETTLED = timedelta(days=4_000)
+_MAX_SPANS = 2_000  # the newest; there are as many if jitter mixes the occurrences of a frequent job
 # A report of skipped occurrences may be postponed by this much, so skip_at is not always a nominal instant.
 _POSTPONED = timedelta(seconds=15)
 
@@ -55,26 +58,29 @@ class Record(NamedTuple):
         """Return an instant up to which every occurrence is settled; None if none is."""
         return self.unsettled[0] if self.unsettled else self.settled_until
 
+    @property
+    def ranges(self) -> list[Range] | None:
+        """Return the nominal instants of the occurrences that are not settled; None: all are not."""
+        if self.settled_until is None:
+            return None
+        ranges = [(plus(after, MICRO), before) for after, before in _pairs(self.unsettled or ())]
+        return [*ranges, (plus(self.settled_until, MICRO), FOREVER)]
+
     def includes(self, nominal: datetime) -> bool:
         """Return whether an occurrence is settled."""
         if self.settled_until is None or nominal > self.settled_until:
             return False
-        return not any(after < nominal < before for after, before in _pairs(self.unsettled or ()))
+        ends = self.unsettled or ()
+        index = bisect_left(ends, nominal)
+        return index % 2 == 0 or ends[index] == nominal
 
-
-    def including(self, nominals: Iterable[datetime]) -> "Record":
-        """Return the record with more occurrences, if it has any."""
-        until, spans = self.settled_until, list(self.unsettled or ())
-        for nominal in sorted(nominals) if until is not None else ():
-            if until is not None and nominal > until:
-                spans += [until, nominal]
-                until = nominal
-                continue
-            for index in range(0, len(spans), 2):
-                if spans[index] < nominal < spans[index + 1]:
-                    spans[index + 1 : index + 1] = [nominal, nominal]
-                    break
-        return Record(until, tuple(spans) or None)
+    def including(self, ranges: Sequence[Range], schedule: Schedule) -> "Record":
+        """Return the record with more settled occurrences, if it has any."""
+        if self.settled_until is None or self.start is None or not ranges:
+            return self
+        end = max(plus(self.settled_until, MICRO), ranges[-1][1])
+        others = complement(ranges, plus(self.start, MICRO), end)
+        return _record(schedule, self.start, end, common(others, self.ranges or ()))
 
 
 def stored_record(job: SettledJob) -> Record:
@@ -90,24 +96,57 @@ def settled_record(job: SettledJob, planner: Planner, now: datetime) -> Record:
         marks.append(planner.latest_nominal(job.settled_due))
     if not marks:
         return stored
-    start, nominals = _newest(planner, _all_settled_until(job, planner, now), max(marks))
-    until, spans, opened = start, list[datetime](), False
-    for nominal in nominals:
-        if stored.includes(nominal) or _is_settled(job, planner, nominal):
-            if opened:
-                spans += [until or plus(nominals[0], -MICRO), nominal]
-            until, opened = nominal, False
+    start, end = _all_settled_until(job, planner, now), plus(max(marks), MICRO)
+    first = plus(planner.schedule.starts_at, -MICRO) if start is None else start
+    if end - first > _OLDEST_UNSETTLED:
+        start = first = plus(end, -_OLDEST_UNSETTLED)
+    unsettled = _unsettled(job, planner, plus(first, MICRO), end)
+    if (ranges := stored.ranges) is not None:
+        unsettled = common(unsettled, ranges)
+    return _record(planner.schedule, start, end, unsettled)
+
+
+def _unsettled(job: SettledJob, planner: Planner, first: datetime, end: datetime) -> list[Range]:
+    """Return the nominal instants from `first` up to `end` that are not settled under the current plan."""
+    emitted, later = list[Range](), list[Range]()
+    for part in planner.sources(first, end):
+        emitted += part.span.ranges()
+        later += part.span.ranges() if job.settled_due is None else planner.due_after(part, job.settled_due)
+    if job.reported_until is not None:
+        later += complement(union(emitted), max(first, plus(job.reported_until, MICRO)), end)
+    return union(later)
+
+
+def _record(schedule: Schedule, start: datetime | None, end: datetime, unsettled: Iterable[Range]) -> Record:
+    """Return a record: all occurrences are settled up to `start`, and up to `end` all but the unsettled ones."""
+    settled, spans = start, list[datetime]()
+    for low, high in _apart(schedule, unsettled)[-_MAX_SPANS:]:
+        before = _newest(schedule, settled, low) or plus(low, -MICRO)
+        settled = schedule.first_in(high, end) if high < end else None
+        if settled is None:
+            return Record(before, tuple(spans) or None)
+        spans += [before, settled]
+    return Record(_newest(schedule, settled, end), tuple(spans) or None)
+
+
+def _apart(schedule: Schedule, ranges: Iterable[Range]) -> list[Range]:
+    """Return the ranges that have occurrences; those without any in between are one."""
+    apart: list[Range] = []
+    for low, high in ranges:
+        if schedule.first_in(low, high) is None:
+            continue
+        if apart and schedule.first_in(apart[-1][1], low) is None:
+            apart[-1] = (apart[-1][0], high)
         else:
-            opened = True
-    return Record(until, tuple(spans) or None)
+            apart.append((low, high))
+    return apart
 
 
-def _is_settled(job: SettledJob, planner: Planner, nominal: datetime) -> bool:
-    """Return whether an occurrence is settled under the current plan."""
-    due_at = planner.due_of(nominal)
-    if due_at is None:
-        return job.reported_until is None or nominal <= job.reported_until
-    return job.settled_due is not None and due_at <= job.settled_due
+def _newest(schedule: Schedule, after: datetime | None, end: datetime) -> datetime | None:
+    """Return the newest occurrence after `after` and before `end`, or else `after`."""
+    first = plus(schedule.starts_at, -MICRO) if after is None else after
+    newest = schedule.newest(plus(end, -MICRO), 1, first) if first < end else None
+    return newest[0] if newest else after
 
 
 def _all_settled_until(job: SettledJob, planner: Planner, now: datetime) -> datetime | None:
@@ -125,19 +164,6 @@ def _first_unreported(job: SettledJob, now: datetime) -> datetime:
     if job.reported_until is None or job.skip_at is None:
         return END
     return job.skip_at if job.skip_at > now + _POSTPONED else plus(job.reported_until, MICRO)
-
-
-def _newest(
-    planner: Planner, start: datetime | None, until: datetime
-) -> tuple[datetime | None, Sequence[datetime]]:
-    """Return the newest nominal instants after `start` and not after `until`, with their own start."""
-    schedule = planner.schedule
-    first = plus(schedule.starts_at, -MICRO) if start is None else start
-    some = islice(takewhile(lambda nominal: nominal <= until, schedule.after(first)), MAX_UNSETTLED + 1)
-    if len(nominals := list(some)) <= MAX_UNSETTLED:
-        return start, nominals
-    nominals = schedule.newest_until(until, MAX_UNSETTLED)
-    return plus(nominals[0], -MICRO), nominals
 
 
 def moved_record(record: Record, before: Planner, after: Planner) -> Record:

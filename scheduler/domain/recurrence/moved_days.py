@@ -6,14 +6,15 @@ nominal occurrences: the cost does not depend on their number.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, BusinessCalendar, OnClosed
 from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.named_wall_times import NamedWalls
+from scheduler.domain.recurrence.ranges import Range, clip
 from scheduler.domain.recurrence.schedule import Schedule, to_instant, to_seconds
 
 MICRO = timedelta(microseconds=1)
@@ -62,6 +63,31 @@ class Span:
         else:
             first, last = max(self.first, plus(start, -self.shift)), min(self.end, plus(end, -self.shift))
         return Span(self.schedule, first, last, self.shift, self.at, self.only, self.but)
+
+    def moved_bounds(self) -> tuple[datetime, datetime]:
+        """Return bounds of the moved instants, both included."""
+        if self.at is not None:
+            return self.at, self.at
+        return plus(self.first, self.shift), plus(self.end, self.shift - MICRO)
+
+    def within(self, ranges: Sequence[Range]) -> "Iterator[Span]":
+        """Yield the parts with nominal instants in these ranges."""
+        for first, end in clip(self.first, self.end, ranges):
+            yield replace(self, first=first, end=end)
+
+    def ranges(self) -> Iterator[Range]:
+        """Yield the ranges of its nominal instants."""
+        if self.only is not None:
+            for second in self.only:
+                yield from clip(self.first, self.end, [(moment(second), moment(second + 1))])
+            return
+        first = self.first
+        for second in self.but:
+            if first < moment(second) < self.end:
+                yield first, moment(second)
+            first = max(first, moment(second + 1))
+        if first < self.end:
+            yield first, self.end
 
     def first_nominal(self) -> datetime | None:
         """Return the first nominal instant."""
@@ -130,6 +156,9 @@ def _has(seconds: tuple[int, ...], second: int) -> bool:
 class Days(Protocol):
     """The occurrences of a schedule after applying the calendar."""
 
+    def limit(self, ranges: Sequence[Range] | None) -> None:
+        """Leave out occurrences with nominal instants outside these ranges."""
+
     def first(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first occurrence not before `start` and before `end`."""
 
@@ -138,6 +167,9 @@ class Days(Protocol):
 
     def spans(self, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield the occurrences with moved instants from `start` up to `end`, exclusive."""
+
+    def sources(self, first: datetime, end: datetime) -> Iterator[Span]:
+        """Yield the occurrences with nominal instants from `first` up to `end`, exclusive, without limits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -145,10 +177,18 @@ class PlainDays:
     """Occurrences without a calendar."""
 
     schedule: Schedule
+    _ranges: Sequence[Range] | None = None
+
+    def limit(self, ranges: Sequence[Range] | None) -> None:
+        """Leave out occurrences with nominal instants outside these ranges."""
+        self._ranges = ranges
 
     def first(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first occurrence not before `start` and before `end`."""
-        return self.schedule.first_in(start, end) if start < end else None
+        if self._ranges is None:
+            return self.schedule.first_in(start, end) if start < end else None
+        instants = (self.schedule.first_in(first, last) for first, last in clip(start, end, self._ranges))
+        return next((instant for instant in instants if instant is not None), None)
 
     def moved(self, nominal: datetime) -> datetime | None:
         """Return the moved instant of an occurrence; None if it is skipped."""
@@ -156,7 +196,12 @@ class PlainDays:
 
     def spans(self, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield the occurrences with moved instants from `start` up to `end`, exclusive."""
-        yield Span(self.schedule, start, end)
+        span = Span(self.schedule, start, end)
+        yield from (span,) if self._ranges is None else span.within(self._ranges)
+
+    def sources(self, first: datetime, end: datetime) -> Iterator[Span]:
+        """Yield the occurrences with nominal instants from `first` up to `end`, exclusive, without limits."""
+        yield Span(self.schedule, first, end)
 
 
 @dataclass(slots=True, eq=False)
@@ -169,6 +214,12 @@ class MovedDays:
     on_closed: OnClosed
     _sources: dict[int, tuple[int, int]] = field(default_factory=dict)
     _spans: dict[int, tuple[Span, ...]] = field(default_factory=dict)
+    _ranges: Sequence[Range] | None = None
+
+    def limit(self, ranges: Sequence[Range] | None) -> None:
+        """Leave out occurrences with nominal instants outside these ranges."""
+        self._ranges = ranges
+        self._spans.clear()
 
     def moved(self, nominal: datetime) -> datetime | None:
         """Return the moved instant of an occurrence; None if it is skipped."""
@@ -212,6 +263,16 @@ class MovedDays:
                         yield part
             day += 1
 
+    def sources(self, first: datetime, end: datetime) -> Iterator[Span]:
+        """Yield the occurrences with nominal instants from `first` up to `end`, exclusive, without limits."""
+        high = to_seconds(end)[0]
+        last = (high + self.names.offsets(high // DAY).high) // DAY
+        for day in range(self.names.earliest_day(to_seconds(first)[0]), last + 1):
+            target = self.calendar.target(day, self.on_closed)
+            if target is not None:
+                for span in self._move(day, target):
+                    yield from span.within([(first, end)])
+
     def alone(self, day: int) -> bool:
         """Return whether the occurrences named on `day` stay there and no others move to it."""
         return self.calendar.is_open(day) and self._sources_of(day) == (day, day)
@@ -250,6 +311,8 @@ class MovedDays:
                 self._spans.clear()
             first, last = self._sources_of(day)
             spans = [span for source in range(first, last + 1) for span in self._move(source, day)]
+            if self._ranges is not None:
+                spans = [part for span in spans for part in span.within(self._ranges)]
             self._spans[day] = tuple(spans)
         return self._spans[day]
 

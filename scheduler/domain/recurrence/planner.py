@@ -1,11 +1,12 @@
 """Occurrences of a schedule after calendar, window and jitter, ordered by due_at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
-from typing import Protocol
+from itertools import takewhile
+from typing import NamedTuple
 from uuid import UUID
 
 from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, BusinessCalendar, OnClosed
@@ -13,6 +14,7 @@ from scheduler.domain.recurrence.day_masks import DAY, WEEK
 from scheduler.domain.recurrence.jitter import jitter_delay
 from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
 from scheduler.domain.recurrence.named_wall_times import NamedWalls, named_walls, near
+from scheduler.domain.recurrence.ranges import FOREVER, Range
 from scheduler.domain.recurrence.schedule import Schedule, to_seconds
 from scheduler.domain.recurrence.source_bounds import earliest_moved, earliest_source, latest_source
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
@@ -25,7 +27,6 @@ _CENTURY = timedelta(days=36_525)
 _EARLIEST = timedelta(days=MAX_MOVE_DAYS + 3)  # the furthest move back by a calendar
 _LATEST = timedelta(days=2 * MAX_MOVE_DAYS + 5)  # the furthest move forward by calendar, window and jitter
 _MAX_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
-_MAX_MERGED = 4_000  # occurrences of a group that are compared with the settled ones
 _MAX_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
 
 
@@ -74,17 +75,6 @@ class SkippedOccurrence:
     into: datetime | None = None  # if merged: the nominal instant of the emitted occurrence
 
 
-class SettledOccurrences(Protocol):
-    """The occurrences that were emitted or reported before: no event emits or replaces them again."""
-
-    @property
-    def settled_until(self) -> datetime | None:
-        """An instant after which there is none."""
-
-    def includes(self, nominal: datetime) -> bool:
-        """Return whether it includes an occurrence."""
-
-
 @dataclass(slots=True)
 class _Group:
     """Occurrences with the same instant before jitter."""
@@ -92,23 +82,27 @@ class _Group:
     planned_at: datetime
     nominal_at: datetime  # of the emitted occurrence
     spans: list[Span]
-    settled: frozenset[datetime] = frozenset()
 
     def size(self) -> int:
         """Return the number of occurrences."""
-        return sum(span.count() for span in self.spans) - len(self.settled)
+        return sum(span.count() for span in self.spans)
 
     def newest(self, limit: int) -> list[datetime]:
         """Return the newest occurrences, at most `limit`, in order."""
-        limit += len(self.settled)
-        newest = {nominal for span in self.spans for nominal in span.newest(limit)} - self.settled
-        return sorted(newest)[-limit:]
+        return sorted({nominal for span in self.spans for nominal in span.newest(limit)})[-limit:]
+
+
+class Part(NamedTuple):
+    """Occurrences that a window treats alike."""
+
+    span: Span
+    opening: datetime | None  # which all of them wait for; None: they are inside the window
 
 
 class Planner:
     """A schedule with adjustments. Pure: equal arguments give equal occurrences."""
 
-    __slots__ = ("_days", "_hours", "_job_id", "_newest", "_settled", "adjustments", "names", "schedule")
+    __slots__ = ("_days", "_hours", "_job_id", "_newest", "adjustments", "names", "schedule")
 
     def __init__(
         self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None, local: Clock | None = None
@@ -124,11 +118,10 @@ class Planner:
         self._hours = None if window is None else Hours(window, self.names.clock)
         self._job_id = job_id if adjustments.jitter else None
         self._newest: _Group | None = None  # cached: consecutive queries often concern the same group
-        self._settled: SettledOccurrences | None = None
 
-    def settle(self, settled: SettledOccurrences) -> None:
-        """Leave settled occurrences out of the events for several; `after` may still yield one alone."""
-        self._settled = None if settled.settled_until is None else settled
+    def limit(self, ranges: Sequence[Range] | None) -> None:
+        """Emit only occurrences with nominal instants in these ranges: the others are settled."""
+        self._days.limit(ranges)
         self._newest = None
 
     def all(self) -> Iterator[PlannedOccurrence]:
@@ -240,6 +233,73 @@ class Planner:
         planned = self.planned_of(nominal)
         return planned if planned is None or self._job_id is None else self._occurrence(planned).due_at
 
+    def parts(self, spans: Iterable[Span]) -> Iterator[Part]:
+        """Yield the occurrences of spans by what the window does with them, without the skipped ones."""
+        hours = self._hours
+        if hours is None:
+            yield from (Part(span, None) for span in spans)
+            return
+        for span in spans:
+            first, last = span.moved_bounds()
+            second, end = to_seconds(first)[0], to_seconds(last)[0] + 1
+            while second < end:
+                closes = hours.end(second)
+                opening = self._opening(second) if closes is None else None
+                until = closes or min(hours.next_start(second) or end, self._next_midnight(second))
+                if closes is not None or opening is not None:
+                    part = span.between(moment(second), moment(min(until, end)))
+                    yield Part(part, None if opening is None else moment(opening))
+                second = until
+
+    def sources(self, first: datetime, end: datetime) -> Iterator[Part]:
+        """Yield the emitted and settled occurrences with nominal instants from `first` up to `end`, exclusive."""
+        if first < end:
+            yield from self.parts(self._days.sources(first, end))
+
+    def due_after(self, part: Part, instant: datetime) -> Iterator[Range]:
+        """Yield the nominal instants of occurrences that are due after `instant`."""
+        span, jitter = part.span, self.adjustments.jitter if self._job_id is not None else timedelta()
+        at = span.at if part.opening is None else part.opening
+        if at is not None:
+            if at > instant or self._delayed(self._group(at).nominal_at, at) > instant:
+                yield from span.ranges()
+            return
+        following = plus(instant, MICRO - span.shift)
+        for undecided in span.within([(plus(following, -jitter), following)]):
+            for nominal in undecided.nominals():
+                planned = plus(nominal, span.shift)
+                event = nominal if planned == nominal else self._group(planned).nominal_at
+                if self._delayed(event, planned) > instant:
+                    yield nominal, plus(nominal, MICRO)
+        for later in span.within([(following, FOREVER)]):
+            yield from later.ranges()
+
+    def count(self, start: datetime, end: datetime) -> int:
+        """Return the number of occurrences with instants before jitter from `start` up to `end`, exclusive."""
+        if self._hours is None:
+            return sum(span.count() for span in self._days.spans(start, end))
+        earliest = min(start, self._shut_since(to_seconds(start)[0], start))
+        number = 0
+        for part in self.parts(self._days.spans(earliest, end)):
+            if part.opening is None:
+                number += part.span.between(start, end).count()
+            elif start <= part.opening < end:
+                number += part.span.count()
+        return number
+
+    def count_due(self, after: datetime, until: datetime) -> int:
+        """Return the number of occurrences due after `after` and not after `until`."""
+        if self._job_id is None:
+            return self.count(plus(after, MICRO), plus(until, MICRO))
+        jitter = self.adjustments.jitter
+        first, end = plus(after, MICRO - jitter), plus(until, MICRO)
+        return self.count(first, end) - sum(
+            1 + occurrence.merged
+            for start, last in ((first, after), (max(plus(after, MICRO), plus(end, -jitter)), until))
+            for planned in takewhile(lambda planned: planned <= last, self._planned(start))  # noqa: B023 - consumed here
+            if not after < (occurrence := self._occurrence(planned)).due_at <= until
+        )
+
     def earliest_planned(self, nominal: datetime) -> datetime:
         """Return a lower bound of the instants before jitter of the occurrences after a nominal instant."""
         return earliest_moved(self._days, nominal)  # a window only delays
@@ -271,7 +331,7 @@ class Planner:
         if planned is None:
             return SkippedOccurrence(nominal, SkipReason.CALENDAR)
         group = self._group(planned)
-        if group.nominal_at == nominal:
+        if group.nominal_at == nominal or not any(span.includes(nominal) for span in group.spans):
             return None
         return SkippedOccurrence(nominal, SkipReason.MERGED, group.nominal_at)
 
@@ -364,6 +424,12 @@ class Planner:
         """Return the earliest instant of an occurrence that may wait for an opening on `day`."""
         return self.names.clock.to_utc((day - MAX_MOVE_DAYS) * DAY)
 
+    def _next_midnight(self, second: int) -> int:
+        """Return the next instant at which the openings to wait for can change."""
+        today = (second + near(self.names.clock, second).low) // DAY
+        midnights = (self.names.clock.to_utc(day * DAY) for day in range(today, today + 4))
+        return next(midnight for midnight in midnights if midnight > second)
+
     def _shut_since(self, second: int, start: datetime) -> datetime:
         """Return the earliest instant of occurrences that may wait for an opening not before `start`."""
         high = near(self.names.clock, second).high
@@ -402,24 +468,11 @@ class Planner:
         waiting = self._waiting(planned) if self._hours is not None else ()
         spans = [*self._days.spans(planned, plus(planned, MICRO)), *waiting]
         group = _Group(planned, planned, spans)
-        if self._settled is not None and self._settled.settled_until is not None:
-            group.settled = self._settled_of(group, self._settled.settled_until, self._settled)
-        if planned in group.settled or not any(span.includes(planned) for span in spans):
+        if not any(span.includes(planned) for span in spans):
             firsts = [first for span in spans if (first := span.first_nominal()) is not None]
-            group.nominal_at = min(firsts)
-            if group.nominal_at in group.settled:
-                group.nominal_at = next(iter(group.newest(_MAX_MERGED)), group.nominal_at)
+            group.nominal_at = min(firsts, default=planned)
         self._newest = group
         return group
-
-    def _settled_of(
-        self, group: _Group, until: datetime, settled: SettledOccurrences
-    ) -> frozenset[datetime]:
-        """Return the settled occurrences of a group."""
-        if self.earliest_nominal(group.planned_at) > until:
-            return frozenset()
-        members = (nominal for span in group.spans for nominal in span.newest(_MAX_MERGED))
-        return frozenset(nominal for nominal in members if settled.includes(nominal))
 
     def _waiting(self, planned: datetime) -> Iterator[Span]:
         """Yield the occurrences outside the window that wait for its opening at an instant."""
@@ -451,13 +504,7 @@ class Planner:
         else:
             group = self._group(planned)
             nominal, merged = group.nominal_at, group.size() - 1
-        due = planned
-        if self._job_id is not None:
-            limit = self.adjustments.jitter
-            closes = None if self._hours is None else self._hours.end(to_seconds(planned)[0])
-            if closes is not None:
-                limit = min(limit, moment(closes) - planned)
-            due = min(END, plus(planned, jitter_delay(self._job_id, nominal, limit)))
+        due = self._delayed(nominal, planned)
         if due == nominal:
             return PlannedOccurrence(nominal, due, (), merged, planned)
         moved = self._days.moved(nominal)
@@ -469,3 +516,13 @@ class Planner:
         if due != planned:
             movers.append(Mover.JITTER)
         return PlannedOccurrence(nominal, due, tuple(movers), merged, planned)
+
+    def _delayed(self, nominal: datetime, planned: datetime) -> datetime:
+        """Return an occurrence's instant after jitter."""
+        if self._job_id is None:
+            return planned
+        limit = self.adjustments.jitter
+        closes = None if self._hours is None else self._hours.end(to_seconds(planned)[0])
+        if closes is not None:
+            limit = min(limit, moment(closes) - planned)
+        return min(END, plus(planned, jitter_delay(self._job_id, nominal, limit)))

@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from scheduler.domain.jobs.adjusted import planner_of
 from scheduler.domain.jobs.emission import event_id
 from scheduler.testing import Sidecar
 
@@ -339,3 +340,65 @@ def test_a_resume_just_after_the_window_waits_for_the_next_opening(sidecar):
     assert sidecar.due() == []
     sidecar.advance_to(at("15T09:00"))
     assert [event[0] for event in due(sidecar)] == [datetime(2026, 12, 14, 17, 59, 58, tzinfo=UTC)]
+
+
+# A job that fires thousands of times a day, on Friday 18 December at noon
+
+NOON, STEP = at("18T12:00"), timedelta(seconds=20)
+
+
+def request_frequent(sidecar, on_closed):
+    """Store a job that fires every 20 seconds of Friday, and emit what is due until noon."""
+    fields = {"every": 20, "run_at": "2026-12-18T00:00:00Z", "calendar": "de", "on_closed": on_closed}
+    job_id = request(sidecar, **fields)
+    with sidecar.down():
+        sidecar.advance_to(NOON)
+    [event] = sidecar.due()
+    sidecar.missed()
+    return job_id, event.missed
+
+
+@pytest.mark.parametrize("on_closed", ["previous", "nearest"])
+def test_no_occurrence_of_a_frequent_job_is_lost_if_later_ones_were_merged(sidecar, on_closed):
+    merged_days = 3 if on_closed == "previous" else 2  # Sunday's move to Monday
+    job_id, number = request_frequent(sidecar, on_closed)
+    assert number == merged_days * 2161 - 1
+    sidecar.calendar("de")
+    job = sidecar.job(job_id)
+    assert job.next_run_at == NOON + STEP
+    planner = planner_of(job, job.requested.spec, sidecar._find_calendar("default", "de"))
+    shown = next(planner.after(at("19T00:00")))
+    assert (shown.due_at, shown.merged) == (NOON + timedelta(days=1) + STEP, 0)
+    with sidecar.down():
+        sidecar.advance_to(at("19T11:59"))
+    assert due(sidecar) == [(at("19T00:00") - STEP, None, None, 2158)]
+    assert sidecar.job(job_id).next_run_at == NOON + timedelta(days=1) + STEP
+
+
+def test_occurrences_of_a_frequent_job_that_come_to_emitted_instants_are_not_emitted(sidecar):
+    sidecar.calendar("de")
+    job_id, number = request_frequent(sidecar, "previous")
+    assert number == 2160
+    sidecar.calendar("de", **DE)
+    assert sidecar.job(job_id).next_run_at == NOON + STEP
+    sidecar.advance(seconds=60)
+    assert due(sidecar) == [(NOON + number * STEP, None, None, 2) for number in (1, 2, 3)]
+
+
+def test_occurrences_of_closed_days_are_in_no_count_of_missed_ones(sidecar):
+    job_id, _ = request_frequent(sidecar, "skip")
+    with sidecar.down():
+        sidecar.advance_to(at("21T12:00"))
+    assert due(sidecar) == [(at("21T12:00"), None, None, 2 * 2160 - 1)]
+    assert sidecar.job(job_id).next_run_at == at("21T12:00") + STEP
+
+
+def test_missed_occurrences_of_a_frequent_job_with_a_window_are_counted(sidecar):
+    window = {"from": "08:00", "to": "12:00"}
+    request(sidecar, every=10, run_at="2026-12-18T00:00:00Z", calendar="de", window=window)
+    sidecar.advance_to(at("18T08:00"))
+    assert [event.missed for event in sidecar.due()] == [2880]
+    with sidecar.down():
+        sidecar.advance_to(at("21T09:00"))
+    # The rest of Friday's window, its evening, Monday's night, and an hour of Monday's window.
+    assert [event.missed for event in sidecar.due()] == [1439 + 4320 + 2880 + 361 - 1]

@@ -70,6 +70,25 @@ def windows(draw):
     return {"from": f"{start // 60:02d}:{start % 60:02d}", "to": f"{end // 60:02d}:{end % 60:02d}", **names}
 
 
+def bounded(draw, text, start, zone, named):
+    """Return a rule's fields and occurrences, perhaps with COUNT or UNTIL, an EXDATE and an RDATE."""
+    instants = sorted(named)
+    bound = draw(st.sampled_from(("", "", "COUNT", "UNTIL")))
+    if bound and instants:
+        number = draw(st.integers(1, len(instants)))
+        named = {instant: named[instant] for instant in instants[:number]}
+        text += f";COUNT={number}" if bound == "COUNT" else f";UNTIL={instants[number - 1]:%Y%m%dT%H%M%SZ}"
+    if draw(st.integers(0, 3)) == 0 and len(named) > 1:  # it counts, although it is excluded
+        excluded = draw(st.sampled_from(sorted(named)))
+        named = {instant: wall for instant, wall in named.items() if instant != excluded}
+        text += f"\nEXDATE:{excluded:%Y%m%dT%H%M%SZ}"
+    if draw(st.integers(0, 3)) == 0:
+        added = slow.by_rule(start, zone) + timedelta(hours=draw(st.integers(0, 200)), minutes=7)
+        named = named | {added: slow.local(added, zone)}
+        text += f"\nRDATE:{added:%Y%m%dT%H%M%SZ}"
+    return {"rrule": text, "run_at": start.isoformat()}, named
+
+
 @st.composite
 def schedules(draw, zone, start):
     """Draw a schedule's fields, its named occurrences, and how its wall times are resolved."""
@@ -79,13 +98,11 @@ def schedules(draw, zone, start):
         days, (hour, minute) = draw(weekdays), draw(clock_times)
         by_day = f";BYDAY={','.join(days)}" if days else ""
         text = f"FREQ=DAILY;BYHOUR={hour},{(hour + 1) % 24};BYMINUTE={minute};BYSECOND=0{by_day}"
-        fields = {"rrule": text, "run_at": start.isoformat()}
-        return fields, slow.rule_occurrences(text, start, zone, end), slow.by_rule
+        return *bounded(draw, text, start, zone, slow.rule_occurrences(text, start, zone, end)), slow.by_rule
     if kind == "hourly rule":
         text = f"FREQ=HOURLY;INTERVAL={draw(st.integers(1, 9))}"
         start += timedelta(minutes=draw(st.sampled_from((0, 15, 30))))
-        fields = {"rrule": text, "run_at": start.isoformat()}
-        return fields, slow.rule_occurrences(text, start, zone, end), slow.by_rule
+        return *bounded(draw, text, start, zone, slow.rule_occurrences(text, start, zone, end)), slow.by_rule
     stored = slow.by_rule(start, zone)
     if kind == "fixed cron":
         (hour, minute), chosen = draw(clock_times), draw(st.lists(st.integers(0, 6), unique=True, min_size=1))
@@ -141,6 +158,7 @@ def test_calendars_and_windows_as_the_slow_reference_has_them(case):
         for after in (middle, middle - timedelta(microseconds=1), middle + timedelta(hours=7)):
             later = list(takewhile(lambda each: each.due_at < sure, planner.after(after)))
             assert later == [each for each in found if each.due_at > after]
+            assert_counted(planner, found, after)
     passed = [(instant, SkipReason.CALENDAR) for instant in skipped]
     passed += [(each, SkipReason.MERGED) for _, _, merged in rows for each in merged]
     end = (start + timedelta(days=10)).replace(tzinfo=UTC)
@@ -173,6 +191,15 @@ def test_jitter_delays_each_event_within_its_window_and_keeps_the_order(case, ji
         middle = found[len(found) // 2].due_at
         later = list(takewhile(lambda each: each.due_at < sure, again.after(middle)))
         assert later == [each for each in found if each.due_at > middle]
+        assert_counted(planner, found, middle)
+
+
+def assert_counted(planner, found, after):
+    """Check the number of occurrences after an instant, up to each of the last three found."""
+    for last in found[-3:]:
+        between = [occurrence for occurrence in found if after < occurrence.due_at <= last.due_at]
+        if between:
+            assert planner.count_due(after, last.due_at) == sum(1 + occurrence.merged for occurrence in between)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -45,6 +45,7 @@ RULES = (
     {"rrule": "FREQ=DAILY", "run_at": "2026-12-14T09:00:00"},
     {"rrule": "FREQ=DAILY;BYHOUR=9,20;BYMINUTE=0;BYSECOND=0", "run_at": "2026-12-14T09:00:00"},
     {"rrule": "FREQ=HOURLY;INTERVAL=5", "run_at": "2026-12-14T03:30:00"},
+    {"rrule": "FREQ=HOURLY;INTERVAL=5;COUNT=40\nEXDATE:20261216T133000Z", "run_at": "2026-12-14T03:30:00"},
     {"every": "PT13H", "run_at": "2026-12-14T07:00:00-08:00"},
     {"cron": "0 6,18 * * *", "run_at": "2026-12-14T00:00:00"},
     {"run_at": "2026-12-17T22:00:00"},
