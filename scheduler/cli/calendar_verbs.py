@@ -21,7 +21,7 @@ from scheduler.settings import Settings
 from scheduler.views.calendars import CalendarView, calendar_view
 
 EX_DATAERR = 65
-_HEAD = ("NAME", "OWNER", "VERSION", "CLOSED", "OPEN", "WEEKEND", "VALID UNTIL", "JOBS")
+_HEAD = ("CALENDAR", "OWNER", "VERSION", "CLOSED", "OPEN", "WEEKEND", "VALID UNTIL", "JOBS")
 
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name

@@ -21,6 +21,7 @@ class IdPrefix(NamedTuple):
 
     kind: str
     text: str
+    number: int | None = None  # of a delayed message, if the text can be both
 
     @property
     def first(self) -> str:
@@ -37,12 +38,13 @@ def id_of(kind: str) -> Callable[[str], UUID | int | IdPrefix]:
     """Return the type of an argument that is the id of a job, run, dead letter or delayed message."""
 
     def read(text: str) -> UUID | int | IdPrefix:
-        if kind == "delayed" and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):
-            return int(text)
+        number = int(text) if kind == "delayed" and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else None
+        if number is not None and len(text) < LEAST:
+            return number
         try:
             return UUID(text)
         except ValueError:
-            return IdPrefix(kind, _prefix(text))
+            return IdPrefix(kind, _prefix(text), number)
 
     return read
 

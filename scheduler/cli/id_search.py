@@ -7,6 +7,7 @@ from uuid import UUID
 from scheduler.cli.id_prefixes import IdPrefix, UnknownId
 from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import open_connection
+from scheduler.postgres.delayed.operator_queries import find_delayed
 from scheduler.postgres.id_search import list_ids
 from scheduler.rabbit.dead_letter_queue import DeadLetterQueue
 from scheduler.rabbit.dead_letter_reader import MAX_LETTERS
@@ -23,7 +24,7 @@ def complete_ids(settings: Settings, args: Namespace) -> None:
             setattr(args, name, _complete(settings, value))
 
 
-def _complete(settings: Settings, prefix: IdPrefix) -> UUID:
+def _complete(settings: Settings, prefix: IdPrefix) -> UUID | int:
     matches = _search(settings, prefix, _MAX_SHOWN + 1)
     if not matches:
         raise UnknownId(f"no {_NAMES.get(prefix.kind, prefix.kind)} has an id that begins with {prefix.text}")
@@ -32,7 +33,8 @@ def _complete(settings: Settings, prefix: IdPrefix) -> UUID:
         lines = [f"several ids begin with {prefix.text}; give more characters:",
                  *(f"  {'  '.join(filter(None, match))}" for match in matches[:_MAX_SHOWN]), *more]
         raise UnknownId("\n".join(lines))
-    return UUID(matches[0][0])
+    [(match, *_)] = matches
+    return int(match) if match == str(prefix.number) else UUID(match)
 
 
 def _search(settings: Settings, prefix: IdPrefix, limit: int) -> list[tuple[str, ...]]:
@@ -42,6 +44,8 @@ def _search(settings: Settings, prefix: IdPrefix, limit: int) -> list[tuple[str,
     else:
         with open_connection(settings, "id search") as connection:
             rows = list_ids(connection, prefix.kind, prefix.first, prefix.last, limit)
+            if prefix.number is not None and (message := find_delayed(connection, prefix.number)) is not None:
+                rows = [*rows, (str(prefix.number), message.listed.exchange)]
     return [(row[0], *(plain(value, 60) for value in row[1:])) for row in rows]
 
 

@@ -13,8 +13,9 @@ from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.connection import Connection, connect
 from scheduler.settings import Settings
 
-# Widths of a table's columns on a narrow terminal. Ids are always whole, so that they can be copied.
-_IDS = ("ID", "EVENT")
+# Widths of a table's columns on a narrow terminal. Ids and the names that serve as ids are always whole, so that
+# they can be copied.
+_IDS = ("ID", "EVENT", "JOB", "CALENDAR")
 _MIN_CELL = 8
 _LEAST = dict.fromkeys(("DUE", "SINCE", "NEXT RUN"), 17) | {"STATUS": 9}  # the minute of a time
 _STATUS_STYLES = {

@@ -1,7 +1,7 @@
 """Validate and encode commands from Python values."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypedDict
@@ -109,7 +109,7 @@ def request(
     fields = _common(id, when) | {"job_type": job_type}
     if payload is not None:
         fields["payload"] = _payload(payload)
-    if "run_at" in when:
+    if when.get("run_at") is not None:
         fields["run_at"] = _run_at(when["run_at"], now, zoned="timezone" in when)
     fields |= {name: _plain(value) for name, value in when.items() if name not in _ENCODED}
     return _checked(OutgoingCommand("request", fields, **_message_headers(when)))
@@ -133,18 +133,26 @@ def calendar(name: str, content: CalendarFields) -> OutgoingCommand:
         )
     fields = _common(name, content, "name")
     if "weekend" in content:
-        fields["weekend"] = list(content["weekend"])
+        fields["weekend"] = list(_of_type("weekend", content["weekend"], Iterable, "a list of days"))
     if "closed" in content:
-        fields["closed"] = _dates(content["closed"])
+        fields["closed"] = _dates("closed", content["closed"])
     if "open" in content:
-        fields["open"] = _dates(content["open"])
+        fields["open"] = _dates("open", content["open"])
     if "valid_until" in content:
         fields["valid_until"] = str(content["valid_until"])
     return _checked(OutgoingCommand("calendar", fields, **_message_headers(content)))
 
 
-def _dates(names: Mapping[date | str, str]) -> dict[str, str]:
-    return {str(day): name for day, name in names.items()}
+def _dates(field: str, names: object) -> dict[str, str]:
+    return {str(day): name for day, name in _of_type(field, names, Mapping, "a mapping of dates to names").items()}
+
+
+def _of_type(field: str, value: object, expected: type[Any] | tuple[type[Any], ...], description: str) -> Any:
+    """Return the value; raises CommandRejected with the field unless it has the type."""
+    if not isinstance(value, expected):
+        problem = f"must be {description}, not of type {type(value).__name__}"
+        raise CommandRejected([Problem(field, problem)])
+    return value
 
 
 def encode(fields: dict[str, Any]) -> bytes:
@@ -171,8 +179,8 @@ def _common(
     id: UUID | str, sending: RequestFields | CommandFields | CalendarFields, about: str = "id"
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {about: str(id)}
-    if "issued_at" in sending:
-        issued_at = sending["issued_at"]
+    if (given := sending.get("issued_at")) is not None:
+        issued_at: datetime = _of_type("issued_at", given, datetime, "a datetime")
         if issued_at.tzinfo is None:
             raise CommandRejected([Problem("issued_at", "must be aware: datetime.now(UTC)")])
         fields["issued_at"] = rfc3339(issued_at)
@@ -182,9 +190,9 @@ def _common(
 
 
 def _message_headers(sending: RequestFields | CommandFields | CalendarFields) -> dict[str, Any]:
-    return {
-        "correlation_id": sending.get("correlation_id"), "headers": dict(sending.get("headers") or {}),
-    }
+    headers = _of_type("headers", sending.get("headers") or {}, Mapping, "a mapping")
+    correlation_id = _of_type("correlation_id", sending.get("correlation_id") or "", str, "text")
+    return {"correlation_id": correlation_id or None, "headers": dict(headers)}
 
 
 def _payload(payload: object) -> dict[str, Any]:
@@ -193,14 +201,14 @@ def _payload(payload: object) -> dict[str, Any]:
             return payload.model_dump(mode="json")
         except ValueError as error:  # includes pydantic's errors
             raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
-    if not isinstance(payload, Mapping):
-        kind = type(payload).__name__
-        raise CommandRejected([Problem("payload", f"must be a mapping or a pydantic model, not of type {kind}")])
-    return dict(payload)
+    return dict(_of_type("payload", payload, Mapping, "a mapping or a pydantic model"))
 
 
-def _run_at(moment: datetime | timedelta | str, now: Callable[[], datetime], *, zoned: bool) -> str:
+def _run_at(value: object, now: Callable[[], datetime], *, zoned: bool) -> str:
     """Format a time; a naive time is local to the request's `timezone`, and an error without one."""
+    moment: datetime | timedelta | str = _of_type(
+        "run_at", value, (datetime, timedelta, str), "a datetime, a timedelta or RFC 3339 text"
+    )
     if isinstance(moment, timedelta):
         try:
             return rfc3339(now() + moment)

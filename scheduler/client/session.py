@@ -336,7 +336,10 @@ class RunnerSession:
         target = self._shared.retries.divert(
             self._outgoing, work.body, work.properties, error, final=self._shared.policy.is_permanent(error)
         )
-        log.error("event %s failed and was moved to %s", work.key[0], target, exc_info=error)
+        if isinstance(error, UnknownJobType):  # no handler ran: a traceback would not help
+            log.error("event %s was moved to %s: %s", work.key[0], target, error)
+        else:
+            log.error("event %s failed and was moved to %s", work.key[0], target, exc_info=error)
 
     def _settle(self, work: Work) -> None:
         """Acknowledge a finished event, and the later attempts of a run that succeeded."""

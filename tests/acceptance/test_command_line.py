@@ -69,6 +69,11 @@ def test_id_prefixes_are_accepted(scheduler, sql):
     sql("INSERT INTO delayed_messages (message_id, exchange, routing_key, properties, body, due_at, wake_at) "
         "VALUES (%s, 'x', '', '', '', '2099-01-01', '2099-01-01')", FIRST)
     assert scheduler("delayed", "cancel", "aaaaaaaa", "--yes").stdout == "cancelled\n"
+    digits = "12345678-0000-4000-8000-000000000000"  # could be the number of a message without an id
+    sql("UPDATE delayed_messages SET message_id = %s, exchange = 'x', routing_key = '', properties = '', "
+        "body = ''", digits)
+    assert json.loads(scheduler("delayed", "show", "12345678", "--json").stdout)["message_id"] == digits
+    assert scheduler("delayed", "show", "123456789").returncode == 1
     listed = json.loads(scheduler("run", "list", "--job", "aaaaaaaa", "--json").stdout)
     assert [run["event_id"] for run in listed] == [TWIN]
 
@@ -81,6 +86,13 @@ def test_tables_show_whole_ids_on_any_terminal(database_url):
         assert (code, len(lines)) == (0, 5)
         assert [line.split()[0] for line in lines[1:]] == [TWIN, OTHER, SECOND, FIRST]
         assert max(map(len, lines)) <= max(columns, 36)
+
+
+def test_tables_show_whole_names_of_calendars(scheduler, database_url, tmp_path):
+    (tmp_path / "days.json").write_text("{}")
+    name = "holidays-of-the-office-in-berlin"
+    assert scheduler("calendar", "import", name, tmp_path / "days.json").returncode == 0
+    assert name in on_a_terminal(database_url, "calendar", "list", columns=20)[1]
 
 
 def test_a_verb_for_an_unknown_id_stores_nothing(scheduler, sql):

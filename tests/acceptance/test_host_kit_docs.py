@@ -53,7 +53,7 @@ def _in_a_thread(runner):
 
 
 def test_every_snippet_works(page, sidecar, capsys, scheduler_sidecar):
-    for code in snippets("python"):
+    for code in snippets("py(?:thon)?"):
         exec(compile(code, "docs/host.md", "exec"), page.__dict__)
     printed = []
 

@@ -173,7 +173,7 @@ def test_an_early_result_of_another_tenant_is_ignored(sidecar, host):
 def test_the_documented_queues_keep_the_order(host):
     """docs/priorities.md: a classic queue that reads the property, and one quorum queue for each class."""
     page = (Path(__file__).parents[2] / "docs" / "priorities.md").read_text(encoding="utf-8")
-    for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+    for code in re.findall(r"^```py\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
         exec(compile(code, "docs/priorities.md", "exec"), {"channel": host.channel})
     for priority in ("low", "high"):
         host.request(job_type=priority, run_at=iso(utc()), route="mails", priority=priority)

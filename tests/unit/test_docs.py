@@ -1,6 +1,9 @@
 """README.md and docs/: size, index, links and settings."""
 
 import re
+import subprocess
+import sys
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 
@@ -48,6 +51,17 @@ def test_relative_links_resolve(page):
         if not file.exists() or (anchor and anchor not in anchors(file)):
             missing.append(target)
     assert missing == []
+
+
+def test_blocks_in_python_are_complete_programs(tmp_path):
+    """A part of a program is marked `py`, except lines that a guide appends to a file."""
+    block = re.compile(r"^ *```python\n(?!# .* \(at the end\))(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+    for page in pages():
+        for number, code in enumerate(block.findall(page.read_text(encoding="utf-8"))):
+            (tmp_path / f"{page.stem}_{number}.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    ruff = [Path(sys.executable).parent / "ruff", "check", "--isolated", "--select=F821", "--quiet", tmp_path]
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_settings_page_lists_every_setting():

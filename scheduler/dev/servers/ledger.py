@@ -23,6 +23,7 @@ from scheduler.domain.errors import Misconfigured
 _LOCK = "lock"
 _RECORD = "stack.json"
 _GRACE = 20.0  # our own processes promise 5, on a machine that has the time
+_SWEEP_GRACE = 7.0  # after a killed owner everything is gone within 30 seconds, and its data is not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Ledger:
             if self._closed:
                 return
             self._closed = True
-            _end_all(self._processes)
+            _end_all(self._processes, _GRACE)
             for child in self._children:
                 child.wait()
         base = self.directory.parent
@@ -138,8 +139,7 @@ def sweep(base: Path) -> None:
         if record is None:
             # Created under the lock that we now hold, by a process that was killed before it wrote the record.
             _remove(directory)
-        elif not ProcessIdentity(*record["owner"]).alive():
-            _end_all({ProcessIdentity(pid, started): stop for pid, started, stop in record["processes"]})
+        elif _end_orphans(record):
             _remove(directory)
 
 
@@ -148,6 +148,8 @@ def sweep_one(directory: Path) -> None:
     base = directory.parent
     if not directory.exists():
         return
+    if (record := _read(directory)) is not None:
+        _end_orphans(record)  # without the lock, which the sweep of another stack may hold
     with locked(base):
         sweep(base)
         _remove_if_empty(base)
@@ -228,10 +230,19 @@ def _read(directory: Path) -> Any:
         return None
 
 
-def _end_all(processes: Mapping[ProcessIdentity, int]) -> None:
+def _end_orphans(record: Any) -> bool:
+    """End the recorded processes if their owner is dead; return whether it is."""
+    if ProcessIdentity(*record["owner"]).alive():
+        return False
+    processes = {ProcessIdentity(pid, started): stop for pid, started, stop in record["processes"]}
+    _end_all(processes, _SWEEP_GRACE)
+    return True
+
+
+def _end_all(processes: Mapping[ProcessIdentity, int], grace: float) -> None:
     # Our own processes first, while their servers still respond.
     for signum in (signal.SIGTERM, *sorted(set(processes.values()) - {signal.SIGTERM})):
-        end([who for who, stop in processes.items() if stop == signum], signum, _GRACE)
+        end([who for who, stop in processes.items() if stop == signum], signum, grace)
 
 
 def _remove(directory: Path) -> None:

@@ -13,7 +13,7 @@ PAGE, NODE = ROOT / "docs" / "from-the-plugin.md", ROOT / "examples" / "node"
 
 
 def test_the_first_three_lines_do_what_they_say(shop):
-    [lines] = re.findall(r"\A# [^\n]+\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    [lines] = re.findall(r"\A# [^\n]+\n\n```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert lines.count("\n") == 3
     exec(lines, {"channel": shop.channel, "pika": pika})
     [(_, properties, body)] = shop.take("reminders", 1)
@@ -22,7 +22,7 @@ def test_the_first_three_lines_do_what_they_say(shop):
 
 def test_the_python_after_works_and_differs_from_before_by_one_name(shop):
     section = PAGE.read_text(encoding="utf-8").split("### Python (pika)")[1]
-    [code] = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[:1]
+    [code] = re.findall(r"```py\n(.*?)```", section, flags=re.DOTALL)[:1]
     before, after = code.split("# after")
     *_, old = before.strip().splitlines()
     _, *lines = after.strip().splitlines()
@@ -36,7 +36,7 @@ def test_the_python_after_works_and_differs_from_before_by_one_name(shop):
 def test_the_node_after_works(shop, tmp_path):
     npm_install(NODE)
     section = PAGE.read_text(encoding="utf-8").split("### Node.js (amqplib)")[1]
-    [code] = re.findall(r"```js\n(.*?)```", section, flags=re.DOTALL)[:1]
+    [code] = re.findall(r"```javascript\n(.*?)```", section, flags=re.DOTALL)[:1]
     lines = code.split("// after\n")[1].replace("60000", "60").replace("billing", "billing_node")
     script = tmp_path / "after.js"
     script.write_text(f"""

@@ -1,7 +1,7 @@
 """Mistakes of a host's first hour: each is an immediate error that names the problem, without a password."""
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -140,6 +140,23 @@ def test_a_payload_that_is_not_a_json_object_is_an_error_of_the_payload(rejected
 
 def test_another_field_that_is_not_json_is_not_blamed_on_the_payload(rejected):
     assert list(rejected({}, every=60, run={"delay": object()})) == ["run"]
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("run_at", date(2026, 12, 1)), ("run_at", 5), ("issued_at", "2026-12-01T09:00:00Z"), ("headers", "a"),
+    ("correlation_id", 5), ("timezone", UTC), ("every", [5]), ("name", 5), ("run", []), ("tenant", 5),
+])
+def test_a_value_of_the_wrong_type_is_an_error_of_its_field(field, value):
+    with pytest.raises(CommandRejected) as caught:
+        Outbox(None).schedule(uuid4(), "test.job", **{"cron": "@daily"} | {field: value})
+    assert {each.field.partition(".")[0] for each in caught.value.errors} - {"cron"} == {field}
+
+
+@pytest.mark.parametrize("field", ["closed", "open", "weekend"])
+def test_a_calendars_field_of_the_wrong_type_is_named(field):
+    with pytest.raises(CommandRejected) as caught:
+        Outbox(None).calendar("office", **{field: 5})
+    assert [each.field for each in caught.value.errors] == [field]
 
 
 def test_the_outbox_makes_the_same_checks():

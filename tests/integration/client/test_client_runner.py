@@ -113,11 +113,13 @@ def test_a_validation_error_inside_a_handler_is_retried(running):
 
 
 @pytest.mark.parametrize(("unknown", "attempts"), [("retry", 3), ("dead", 1)])
-def test_unknown_job_types_follow_the_unknown_option(amqp_url, host, unknown, attempts):
+def test_unknown_job_types_follow_the_unknown_option(amqp_url, host, caplog, unknown, attempts):
     running = Running(amqp_url, host, unknown=unknown).start()
     running.emit(due("no.such"))
     assert host.get("mainapp_due_dead")[1].headers["x-attempt"] == attempts
     running.stop()
+    assert "no handler for 'no.such'" in caplog.text
+    assert "Traceback" not in caplog.text  # no handler ran
 
 
 def test_an_unknown_job_type_can_be_dropped(amqp_url, host):

@@ -47,6 +47,30 @@ def test_a_dead_owners_processes_and_directory_are_swept(tmp_path, sleeper):
     assert not directory.exists()
 
 
+def test_a_sweep_waits_at_most_half_of_the_promised_30_seconds(tmp_path, monkeypatch):
+    directory = leave_behind(tmp_path, dead(), [dead()])
+    record = json.loads((directory / "stack.json").read_text())
+    stops = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
+    record["processes"] = [[number, "some other boot/1", stop] for number, stop in enumerate(stops, 1)]
+    (directory / "stack.json").write_text(json.dumps(record))
+    graces = {}
+    monkeypatch.setattr("scheduler.dev.servers.ledger.end",
+                        lambda _, signum, grace: graces.update({signum: grace}))
+    sweep(tmp_path)
+    assert graces.keys() == set(stops)
+    assert graces[signal.SIGTERM] + graces[signal.SIGQUIT] <= 15  # SIGKILL needs no grace
+
+
+def test_the_lock_of_another_sweep_does_not_delay_the_end_of_processes(tmp_path, sleeper):
+    directory = leave_behind(tmp_path, dead(), [ProcessIdentity.of(sleeper.pid)])
+    with locked(tmp_path):
+        sweeping = threading.Thread(target=sweep_one, args=(directory,))
+        sweeping.start()
+        assert sleeper.wait(60) == -signal.SIGTERM
+    sweeping.join()
+    assert not directory.exists()
+
+
 def test_a_process_that_merely_has_a_recorded_number_is_spared(tmp_path, sleeper):
     innocent = ProcessIdentity(sleeper.pid, "some other boot/1")
     leave_behind(tmp_path, dead(), [innocent])
