@@ -74,7 +74,7 @@ def _confirm_one(settings: Settings, args: Namespace) -> str | None:
     with open_connection(settings, f"job {args.verb}") as connection:
         if find_job(connection, str(args.id)) is None:
             return f"no job has the id {args.id}"
-    return confirm(f"{args.verb} {args.id}", yes=False)
+    return confirm(f"{args.verb} {args.id}", yes=False, matched="1 job matches")
 
 
 def _one(settings: Settings, args: Namespace) -> str | None:
