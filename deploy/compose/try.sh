@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make run` on a machine with Docker but without Python: runs docker-compose.yml as a project of its own until Ctrl-C, and then
+# `make run` on a machine with Docker but without Python: runs docker-compose.yml as its own project until Ctrl-C, and then
 # removes its containers and volumes. The files of prepare.sh stay.
 set -eu
 cd "$(dirname "$0")/../.."

@@ -1,4 +1,4 @@
--- Return the statements that move our functions with these names, which all have a search path of their own.
+-- Return the statements that move our functions with these names, which all have their own search path.
 SELECT format('ALTER FUNCTION %%s SET SCHEMA %%I', pg_proc.oid::regprocedure, %(target)s)
        || format('; ALTER FUNCTION %%I.%%I(%%s) SET search_path = %%I, pg_temp', %(target)s, proname,
                  pg_get_function_identity_arguments(pg_proc.oid), %(target)s)

@@ -1,4 +1,4 @@
--- Mark what was sent, unless it has changed meanwhile.
+-- Mark notifications as sent, unless they have changed since.
 UPDATE notifications SET sent = true
 FROM unnest(%(keys)s::text[], %(sinces)s::timestamptz[]) AS delivered (key, since)
 WHERE notifications.key = delivered.key AND notifications.since = delivered.since

@@ -1,4 +1,4 @@
--- Lock those of these jobs that are not due yet and that no other transaction has locked. A job that is due is emitted
+-- Lock the jobs that are not due yet and that no other transaction has locked. A job that is due is emitted
 -- as planned: it may have been published already.
 SELECT {selected}
 FROM jobs
