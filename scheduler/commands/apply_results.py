@@ -14,6 +14,7 @@ from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.holds import release_jobs
+from scheduler.postgres.jobs.due import KIND as JOBS
 from scheduler.postgres.locks import RowKeys, find_locked
 from scheduler.postgres.runs.store import KIND, lock, lock_finished, lock_for_result, row_keys, save
 from scheduler.postgres.wakeup import wake_producers
@@ -93,8 +94,8 @@ def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str,
         run.known_occurrence.job_id for run in changed
         if not run.open and run.known_occurrence.policy.overlap is Overlap.WAIT
     ]
-    if ended:
-        release_jobs(cursor, ended)
+    if ended and (due_from := release_jobs(cursor, ended)) is not None:
+        wake_producers(cursor, JOBS, due_from)
     next_wake_at = min((run.wake_at for run in changed if run.wake_at is not None), default=None)
     if next_wake_at is not None and next_wake_at <= until:
         wake_producers(cursor, KIND, next_wake_at)

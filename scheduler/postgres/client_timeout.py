@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import psycopg2
@@ -40,6 +41,8 @@ class TimedConnection(psycopg2.extensions.connection):
         self.commit_sent = False
         # For schema.py: the schema with the sidecar's tables; empty if the session keeps its own search path.
         self.schema = ""
+        # For wakeup.py: the earliest due time of new rows by kind, to be announced after the commit.
+        self.wakeups: dict[str, datetime] = {}
         # For jobs/store.py: whether all jobs of the last save were new.
         self.saves_new_jobs = False
         # For zone_files.py: zones whose files are recorded in the database.
@@ -54,6 +57,7 @@ class TimedConnection(psycopg2.extensions.connection):
             _waiting.pop(id(self), None)
 
     def rollback(self) -> None:
+        self.wakeups.clear()
         _expect(self)
         try:
             super().rollback()

@@ -12,9 +12,11 @@ from psycopg2 import errors
 from scheduler.domain.database_url import schema_of
 from scheduler.domain.errors import NotMigrated, SchedulerError, Unavailable
 from scheduler.ops.interruptible_connect import connect_interruptibly
-from scheduler.ops.logs import without_secrets
+from scheduler.ops.logs import get_logger, without_secrets
 from scheduler.postgres import client_timeout, schema
 from scheduler.resources import query
+
+log = get_logger(__name__)
 
 Connection = psycopg2.extensions.connection
 Cursor = psycopg2.extensions.cursor
@@ -134,10 +136,32 @@ def transaction(connection: Connection) -> Iterator[psycopg2.extensions.cursor]:
         try:
             with connection.cursor() as cursor:
                 yield cursor
-            connection.commit()
+            _commit(connection)
         except BaseException:
             roll_back(connection)
             raise
+
+
+def _commit(connection: Connection) -> None:
+    """Commit, and announce new rows in a later, asynchronous transaction.
+
+    Postgres holds one lock of the whole server from a transaction's NOTIFY until its commit is on the disk: in the
+    same transaction it would make all commits queue. A lost announcement delays the rows until the next poll.
+    """
+    assert isinstance(connection, client_timeout.TimedConnection)  # noqa: S101 - connect() returns no other type
+    if connection.wakeups:
+        messages = [f"{kind} {due_from.isoformat()}" for kind, due_from in connection.wakeups.items()]
+        connection.wakeups.clear()
+        with connection.cursor() as cursor:
+            connection.commit_sent = True
+            cursor.execute(query("wakeup/commit_and_notify"), {"messages": messages})
+        try:
+            connection.commit()
+        except psycopg2.Error as error:  # the rows are stored
+            log.debug("producers not notified", problem=_line(error))
+            roll_back(connection)
+    else:
+        connection.commit()
 
 
 def database_time(cursor: psycopg2.extensions.cursor) -> datetime:

@@ -8,6 +8,7 @@ from datetime import datetime
 import psycopg2
 
 from scheduler.postgres.claims import LONG_AGO
+from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Cursor, connect, translated
 from scheduler.postgres.schema import channel
 from scheduler.resources import query
@@ -44,8 +45,9 @@ class Wakeup:
 
 
 def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
-    """Notify producers, when the transaction commits, of rows of this kind due from `due_from` on."""
-    cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})
+    """Notify producers, right after the transaction's commit, of rows of this kind due from `due_from` on."""
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # connect() returns no other type
+    session.wakeups[kind] = min(due_from, session.wakeups.get(kind, due_from))
 
 
 def _earliest(payloads: Iterable[str]) -> dict[str | None, datetime]:

@@ -1,4 +1,4 @@
--- Release held jobs that meet a condition, and wake producers for them. This never waits: it skips jobs that another
+-- Release held jobs that meet a condition, and return or announce from when they are due. This never waits: it skips jobs that another
 -- transaction has locked. That is safe because every transaction that leaves a job held checks the hold after its own
 -- commit (jobs/hold_expired.sql): whichever of the two commits last sees the other. A job that is released too early is
 -- held again by its next claim.
@@ -13,7 +13,6 @@ WITH held AS MATERIALIZED (
     WHERE jobs.id = held.id
     RETURNING jobs.wake_at
 )
-SELECT pg_notify(coalesce(current_setting('scheduler.wakeup_channel', true), 'scheduler_wakeup'),
-                 'jobs ' || to_char(min(wake_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'))
+SELECT {due_from}
 FROM released
 HAVING min(wake_at) IS NOT NULL

@@ -68,7 +68,7 @@ def cursor(database_url):
 def test_a_retry_wakes_producers_that_skip_an_empty_runs_table(database_url):
     """With a poll interval of half a second they would have polled without a wake-up."""
     run = replace(whole(), early=(), decided_by=None)
-    with connected(database_url) as connection, closing(Wakeup(database_url, "listening")) as woken:
+    with closing(connect(database_url, "test")) as connection, closing(Wakeup(database_url, "listening")) as woken:
         with connection.cursor() as opened:
             save(opened, {}, {}, {run.event_id: run})
         connection.commit()
@@ -99,7 +99,7 @@ def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
     said = [ResultStatus.RUNNING, ResultStatus.SUCCEEDED, ResultStatus.FAILED] * 2
     results = [Result(run.event_id, 2, status, "why", f'"{status}"', retry_in=3600.0, worker="another")
                for run, status in zip(runs, said, strict=True)]
-    with connected(database_url) as connection, connection.cursor() as opened:
+    with closing(connect(database_url, "test")) as connection, connection.cursor() as opened:
         save(opened, {}, {}, {run.event_id: run for run in runs})
         connection.commit()
         told = record_results(connection, [*results[:3], results[0]], timedelta(0))

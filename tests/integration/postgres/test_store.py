@@ -1,6 +1,7 @@
 """Commands on a real database: order, idempotence, concurrency, and rows that Postgres refuses."""
 
 import itertools
+import json
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from uuid import uuid4
 import pytest
 from commands import EXAMPLES, histories
 from hypothesis import HealthCheck, given, settings
-from support import DEADLINE, connected
+from support import DEADLINE, connected, until
 
 from scheduler.commands.apply_batch import apply_commands
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import COMMAND_MODELS
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.jobs import store
@@ -225,3 +227,56 @@ def test_a_cancel_leaves_the_open_run_of_another_tenant_alone(database_url):
         cursor.execute("SELECT tenant, status FROM runs ORDER BY tenant")
         assert cursor.fetchall() == [("one", "running"), ("two", "cancelled")]
     assert verdict.status == "cancelled"
+
+
+@pytest.fixture
+def notifying(stack, database_url):
+    """Another session, which wrote and notified, waits in its commit: no other NOTIFY can commit."""
+    if stack.postgres is None:
+        pytest.skip("changes a setting of the server")
+
+    def configure(standby):
+        with connected(stack.postgres.url) as admin, admin.cursor() as cursor:
+            cursor.execute("ALTER SYSTEM SET synchronous_standby_names = %s", (standby,))
+            cursor.execute("SELECT pg_reload_conf()")
+
+    def notify():
+        with connected(database_url) as connection, connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = on")
+            pid.append(connection.info.backend_pid)
+            cursor.execute("CREATE TABLE written (); NOTIFY another")
+
+    def waits():
+        with connected(database_url) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT FROM pg_stat_activity WHERE pid = ANY (%s) AND wait_event = 'SyncRep'", (pid,))
+            return cursor.fetchall()
+
+    pid: list[int] = []
+    configure("nobody")
+    session = threading.Thread(target=notify)
+    try:
+        until(lambda: _setting(database_url, "synchronous_standby_names") == "nobody", "the setting")
+        session.start()
+        until(waits, "the commit to wait")
+        yield
+    finally:
+        configure("")
+        session.join()
+
+
+def _setting(url, name):
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s)", (name,))
+        return cursor.fetchall()[0][0]
+
+
+@pytest.mark.usefixtures("notifying")
+def test_storing_does_not_queue_behind_another_commit_with_a_notification(database_url):
+    with closing(connect(database_url, "test", lock_timeout="50ms")) as connection:
+        body = json.dumps({"id": str(uuid4()), "job_type": "a", "run_at": "2026-01-01T00:00:00Z"}).encode()
+        command = parse_command("request", body, max_payload_bytes=1000)
+        [outcome] = apply_commands(connection, [command], SOON)
+        assert outcome.status == "scheduled"
+    with connected(database_url) as other, other.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM scheduler.jobs")
+        assert cursor.fetchall() == [(1,)]
