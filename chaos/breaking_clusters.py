@@ -101,8 +101,10 @@ def failover(stack: Stack, result: Result, scale: float) -> None:
 
 
 @contextlib.contextmanager
-def primary_and_standby(stack: Stack) -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """Start a primary whose commits wait for its standby."""
+def primary_and_standby(
+    stack: Stack, *, synchronous: bool = True
+) -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """Start a primary with a standby, for which its commits wait if it is synchronous."""
     binaries, token = find_postgres(), secrets.token_hex(3)
     settings = {"track_commit_timestamp": "on", "wal_level": "replica", "max_wal_senders": "5"}
     primary = PostgresServer(stack.ledger, binaries, name=f"{token}-primary", settings=settings)
@@ -112,8 +114,9 @@ def primary_and_standby(stack: Stack) -> Iterator[tuple[PostgresServer, Postgres
         standby._password = primary._password  # noqa: SLF001 - a copy has the same users
         copy(stack, primary, standby)
         standby.start()
-        primary.settings["synchronous_standby_names"] = "*"
-        primary.restart()
+        if synchronous:
+            primary.settings["synchronous_standby_names"] = "*"
+            primary.restart()
         yield primary, standby
     finally:
         standby.kill()

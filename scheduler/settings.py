@@ -192,6 +192,8 @@ class Settings:
     database_url: str = _setting(
         "DATABASE_URL", "postgresql://localhost/scheduler", _database_url, secret=True
     )
+    database_read_url: str | None = _setting("DATABASE_READ_URL", None, _database_url, secret=True)
+    database_read_max_lag: int = _setting("DATABASE_READ_MAX_LAG", 10, _number(1, 3600))
     schema: str = _setting("SCHEDULER_SCHEMA", DEFAULT_SCHEMA, _schema)
     amqp_urls: tuple[str, ...] = _setting(
         "AMQP_URL", ("amqp://guest:guest@localhost:5672/%2F",), _amqp_urls, secret=True
@@ -246,6 +248,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Put the schema into the URL of every connection."""
         object.__setattr__(self, "database_url", DatabaseUrl(self.database_url, self.schema))
+        if self.database_read_url is not None:
+            object.__setattr__(self, "database_read_url", DatabaseUrl(self.database_read_url, self.schema))
 
 
 def use_zone_data(environment: Mapping[str, str]) -> None:

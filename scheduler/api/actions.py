@@ -84,7 +84,7 @@ class Actions:
         except AlreadyExists as existing:
             if not existing.same:
                 raise Conflict(f"The job {incoming.about} already exists; use PUT to replace it.") from None
-            row = await self._database.read(lambda at: find_job(at, incoming.about))
+            row = await self._database.read_primary(lambda at: find_job(at, incoming.about))
             if row is None:
                 raise Conflict("The job was deleted while this request was processed; retry.") from None
             return ActionResult(row)

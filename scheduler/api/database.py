@@ -1,10 +1,11 @@
 """Run queries on separate threads and connections, so that no request waits long for a slow query."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from scheduler.api.fair_threads import FairThreads
 from scheduler.api.problems import ServiceUnavailable
+from scheduler.api.read_replica import ReadReplica
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.health import HealthPart
 from scheduler.postgres.connection import ClientTimeouts, Connection
@@ -43,33 +44,74 @@ class QueryExecutor:
         self._pool.close()
 
 
-class Database:
-    """Executors for reads by key, searches and writes."""
+class ReadExecutors:
+    """Executors for the reads of one server."""
 
-    def __init__(self, url: str, connections: int, health: HealthPart | None = None) -> None:
+    def __init__(self, url: str, name: str, connections: int, outage: Outage) -> None:
+        self.by_key = QueryExecutor(
+            url, f"{name}reads", connections, autocommit=True, outage=outage, seconds=3, **_READ_ONLY
+        )
+        size = max(2, connections // 2)
+        self.searches = QueryExecutor(
+            url, f"{name}searches", size, autocommit=True, outage=outage, seconds=5, **_READ_ONLY
+        )
+
+    def close(self) -> None:
+        """Close both executors."""
+        self.by_key.close()
+        self.searches.close()
+
+
+class Database:
+    """Executors for reads by key, searches and writes; with a replica, most reads use it."""
+
+    def __init__(
+        self, url: str, connections: int, health: HealthPart | None = None, *, read_url: str | None = None,
+        max_lag: float = 10.0,
+    ) -> None:
         self._health = health
         outage = Outage()  # shared: if one executor reaches the database, none reports it unavailable
-        self._reads = QueryExecutor(
-            url, "reads", connections, autocommit=True, outage=outage, seconds=3, **_READ_ONLY
-        )
-        self._searches = QueryExecutor(
-            url, "searches", max(2, connections // 2), autocommit=True, outage=outage, seconds=5, **_READ_ONLY
-        )
+        self._reads = ReadExecutors(url, "", connections, outage)
         self._writes = QueryExecutor(
             url, "writes", connections, autocommit=False, outage=outage, seconds=8, lock_timeout="2s"
         )
+        self._replica_reads: ReadExecutors | None = None
+        self.replica: ReadReplica | None = None
+        if read_url is not None:
+            self._replica_reads = ReadExecutors(read_url, "replica ", connections, Outage())
+            self.replica = ReadReplica(self._reads.by_key.run, self._replica_reads.by_key.run, max_lag)
 
     async def read(self, work: Work[T]) -> T:
         """Read by key."""
-        return await self._run(self._reads, work)
+        return await self._read("by_key", work)
 
     async def search(self, work: Work[T]) -> T:
         """Read many rows."""
-        return await self._run(self._searches, work)
+        return await self._read("searches", work)
+
+    async def read_primary(self, work: Work[T]) -> T:
+        """Read by key what must be current."""
+        return await self._run(self._reads.by_key, work)
 
     async def write(self, work: Work[T]) -> T:
         """Write; the work commits its own transaction."""
-        return await self._run(self._writes, work)
+        try:
+            return await self._run(self._writes, work)
+        finally:
+            if self.replica is not None:
+                self.replica.wrote()
+
+    async def _read(self, kind: Literal["by_key", "searches"], work: Work[T]) -> T:
+        """Read from the replica if it is current; if that fails, from the primary."""
+        if self.replica is not None and self.replica.serves():
+            executor: QueryExecutor = getattr(self._replica_reads, kind)
+            try:
+                return await executor.run(work)
+            except Unavailable as error:
+                self.replica.lost(str(error))
+            except ServiceUnavailable:
+                pass  # its threads are busy
+        return await self._run(getattr(self._reads, kind), work)
 
     async def _run(self, executor: QueryExecutor, work: Work[T]) -> T:
         try:
@@ -82,5 +124,6 @@ class Database:
 
     def close(self) -> None:
         """Close all executors."""
-        for executor in (self._reads, self._searches, self._writes):
-            executor.close()
+        for executors in (self._reads, self._writes, self._replica_reads):
+            if executors is not None:
+                executors.close()

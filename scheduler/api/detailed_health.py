@@ -3,17 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import astuple
+from typing import Literal, NamedTuple
 
 from scheduler import __version__
 from scheduler.api.database import Database
 from scheduler.api.problems import ServiceUnavailable
+from scheduler.api.read_replica import NAME
 from scheduler.ops.logs import without_secrets
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.stats import list_processes, oldest_due_seconds
 from scheduler.postgres.worker_rows import measure_work
 from scheduler.rabbit.broker_probe import BrokerState, probe_broker
-from scheduler.views.health import DetailedHealth, HealthStatus, ServerHealth
+from scheduler.views.health import DetailedHealth, HealthStatus, ReplicaHealth, ServerHealth
 
 MAX_DUE_SECONDS = 60.0
 MAX_RESULTS = 10_000
@@ -35,17 +37,26 @@ async def detailed_health(database: Database, amqp_urls: Sequence[str]) -> Detai
     broker, stored = await asyncio.gather(
         asyncio.to_thread(probe_broker, amqp_urls), _database_state(database)
     )
-    servers = {name: ServerHealth(status="unavailable" if problem else "ok", problem=problem)
-               for name, problem in (("postgres", stored.problem), ("rabbitmq", broker.problem))}
+    servers: dict[str, ServerHealth | ReplicaHealth] = {
+        name: ServerHealth(status=_server_status(problem), problem=problem)
+        for name, problem in (("postgres", stored.problem), ("rabbitmq", broker.problem))
+    }
+    if database.replica is not None:
+        lag, problem = astuple(database.replica.state)
+        servers[NAME] = ReplicaHealth(status=_server_status(problem), problem=problem, lag_seconds=lag)
     return DetailedHealth(
         status=_status(broker, stored), version=__version__, servers=servers, processes=dict(stored.processes),
         oldest_due_seconds=stored.oldest_due_seconds, results_backlog=broker.results,
     )
 
 
+def _server_status(problem: str | None) -> Literal["ok", "unavailable"]:
+    return "unavailable" if problem else "ok"
+
+
 async def _database_state(database: Database) -> DatabaseState:
     try:
-        return await database.read(_read)
+        return await database.read_primary(_read)
     except ServiceUnavailable as error:
         return DatabaseState(without_secrets(error.detail), {}, None)
 

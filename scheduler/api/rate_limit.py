@@ -94,6 +94,7 @@ class RequestUsage:
 
     def __init__(self) -> None:
         self.tenant = ""  # for FairThreads; empty until the token is known
+        self.person = ""  # for ReadReplica; the subject of the token
         self.loop_seconds = 0.0  # on the event loop's thread
         self._account: TokenAccount | None = None
         self._entered = False
@@ -168,4 +169,5 @@ class RateLimit:
         account.take_request()
         usage = usage_of_request.get()
         if usage is not None:
+            usage.person = who.sub
             await usage.enter(account, f"token {who.token}" if who.tenant is None else who.tenant)

@@ -65,6 +65,8 @@ class ApiServer:
 
         loop.add_reader(reader, leave)
         tasks = [asyncio.create_task(self._report_alive()), asyncio.create_task(console.broadcaster.run())]
+        if (replica := self._services.database.replica) is not None:
+            tasks.append(asyncio.create_task(replica.watch()))
         try:
             with self._stop.wakes(writer):
                 if self._stop:

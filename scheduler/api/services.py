@@ -92,7 +92,10 @@ class Services:
 def make_services(settings: Settings, health: HealthPart | None = None) -> Services:
     """Create the services. Raises Misconfigured without a key."""
     keys = key_source(settings)
-    database = Database(settings.database_url, settings.api_connections, health)
+    database = Database(
+        settings.database_url, settings.api_connections, health, read_url=settings.database_read_url,
+        max_lag=settings.database_read_max_lag,
+    )
     compute = FairThreads("api compute", _COMPUTE_THREADS)
     actions = Actions(database, compute, settings)
     reads = Reads(database, compute, settings)

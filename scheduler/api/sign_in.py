@@ -56,7 +56,8 @@ class ConsoleSessions:
     async def identify(self, cookie: str, address: str | None = None) -> Identity:
         """Return the session's user. Raises Unauthorized if it has ended or expired."""
         digest = _digest(cookie)
-        session = await self._database.read(lambda connection: console_sessions.find_session(connection, digest))
+        session = await self._database.read_primary(
+            lambda connection: console_sessions.find_session(connection, digest))
         if session is None or (self._not_before is not None and session.created_at < self._not_before):
             raise Unauthorized("Your session has ended: log in again.")
         return Identity(session.sub, ROLES_BY_NAME[session.role], session.tenant, digest.hex()[:32], address)

@@ -67,6 +67,9 @@ loop_seconds = Histogram(
 dependency_up = Gauge(
     "scheduler_dependency_up", "1 if the dependency is available to this process, else 0.", ["dependency"]
 )
+dependency_lag = Gauge(
+    "scheduler_dependency_lag_seconds", "How far the API's read replica is behind its primary.", ["dependency"]
+)
 dependency_losses = Counter(
     "scheduler_dependency_losses_total", "Times that an available dependency became unavailable.", ["dependency"]
 )

@@ -35,6 +35,7 @@ class Site:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.templates = environment()
+        self.templates.globals["read_replica"] = services.database.replica
         self.broadcaster = Broadcaster(self._poll)
         self.links = session.LoginLinks()
         self.streams = StreamLimiter()
