@@ -12,14 +12,14 @@ expect.set_options(timeout=DEADLINE * 1000)
 def test_a_job_is_run_now_in_its_row(world, visit):
     job = world.job(job_type="run.in.row", name="Row run", manual=True)
     page = visit.go("/jobs?q=Row run")
-    page.locator(f"#job-{job}").get_by_role("button", name="Run Row run now").click()
+    page.locator(f"#job-{job}").get_by_role("button", name="Run now: Row run").click()
     expect(page.get_by_role("status").first).to_contain_text("One extra run was triggered: Row run")
     expect(page).to_have_url(re.compile(r"/jobs\?q=Row"))  # the list stays
     assert world.event(job)["occurrence"] == 1
     world.host.publish("pause", {"id": job})
     until(lambda: world.sidecar.job(job)["status"] == "paused", "the pause")
     page.reload()
-    page.locator(f"#job-{job}").get_by_role("button", name="Run Row run now").click()
+    page.locator(f"#job-{job}").get_by_role("button", name="Run now: Row run").click()
     expect(page.get_by_role("status").first).to_contain_text("Row run is paused: the extra run starts when")
     page.get_by_role("button", name="Resume", exact=True).first.click()
     assert world.event(job)["occurrence"] == 2
