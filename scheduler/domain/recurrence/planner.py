@@ -13,18 +13,18 @@ from scheduler.domain.recurrence.business_calendar import MAX_MOVE_DAYS, Busines
 from scheduler.domain.recurrence.day_masks import DAY, WEEK
 from scheduler.domain.recurrence.jitter import jitter_delay
 from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
-from scheduler.domain.recurrence.named_wall_times import NamedWalls, named_walls, near
+from scheduler.domain.recurrence.named_wall_times import NamedWalls, named_walls
+from scheduler.domain.recurrence.openings import EARLIEST, Openings
 from scheduler.domain.recurrence.ranges import FOREVER, Range
 from scheduler.domain.recurrence.schedule import Schedule, to_seconds
 from scheduler.domain.recurrence.source_bounds import earliest_moved, earliest_source, latest_source
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
-from scheduler.domain.recurrence.window import Hours, Window
+from scheduler.domain.recurrence.window import Window
 from scheduler.domain.recurrence.zones import Clock
 
 MAX_SPREAD = 3_600  # occurrences within a jitter, all of which are examined to find the next one
 _YEAR = timedelta(days=366)
 _CENTURY = timedelta(days=36_525)
-_EARLIEST = timedelta(days=MAX_MOVE_DAYS + 3)  # the furthest move back by a calendar
 _LATEST = timedelta(days=2 * MAX_MOVE_DAYS + 5)  # the furthest move forward by calendar, window and jitter
 _MAX_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
 _MAX_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
@@ -115,7 +115,7 @@ class Planner:
         self._days: Days = PlainDays(self.schedule)
         if calendar is not None:
             self._days = MovedDays(self.schedule, self.names, calendar, adjustments.on_closed)
-        self._hours = None if window is None else Hours(window, self.names.clock)
+        self._hours = None if window is None else Openings(window, self.names.clock, calendar=calendar)
         self._job_id = job_id if adjustments.jitter else None
         self._newest: _Group | None = None  # cached: consecutive queries often concern the same group
 
@@ -126,7 +126,7 @@ class Planner:
 
     def all(self) -> Iterator[PlannedOccurrence]:
         """Yield every occurrence in the order of due_at."""
-        return self.after(plus(self.schedule.starts_at, -_EARLIEST))
+        return self.after(plus(self.schedule.starts_at, -EARLIEST))
 
     def after(self, instant: datetime) -> Iterator[PlannedOccurrence]:
         """Yield the occurrences due after `instant` in the order of due_at; equal ones by nominal_at."""
@@ -147,7 +147,7 @@ class Planner:
     def emits(self) -> bool:
         """Return whether any occurrence is emitted within 100 years of the start."""
         start = self.schedule.starts_at
-        return self._first(plus(start, -_EARLIEST), plus(start, _CENTURY + _LATEST)) is not None
+        return self._first(plus(start, -EARLIEST), plus(start, _CENTURY + _LATEST)) is not None
 
     def crowd(self) -> int:
         """Return the largest number of occurrences within one jitter, in the first year.
@@ -244,8 +244,8 @@ class Planner:
             second, end = to_seconds(first)[0], to_seconds(last)[0] + 1
             while second < end:
                 closes = hours.end(second)
-                opening = self._opening(second) if closes is None else None
-                until = closes or min(hours.next_start(second) or end, self._next_midnight(second))
+                opening = hours.opening_after(second) if closes is None else None
+                until = closes or min(hours.next_start(second) or end, hours.next_midnight(second))
                 if closes is not None or opening is not None:
                     part = span.between(moment(second), moment(min(until, end)))
                     yield Part(part, None if opening is None else moment(opening))
@@ -278,7 +278,7 @@ class Planner:
         """Return the number of occurrences with instants before jitter from `start` up to `end`, exclusive."""
         if self._hours is None:
             return sum(span.count() for span in self._days.spans(start, end))
-        earliest = min(start, self._shut_since(to_seconds(start)[0], start))
+        earliest = min(start, self._hours.shut_since(to_seconds(start)[0], start))
         number = 0
         for part in self.parts(self._days.spans(earliest, end)):
             if part.opening is None:
@@ -307,7 +307,7 @@ class Planner:
     def earliest_nominal(self, planned: datetime) -> datetime:
         """Return a lower bound of the nominal instants of occurrences not planned earlier, before jitter."""
         if self._hours is not None:
-            planned = self._shut_since(to_seconds(planned)[0], planned)
+            planned = self._hours.shut_since(to_seconds(planned)[0], planned)
         return earliest_source(self._days, planned)
 
     def latest_nominal(self, planned: datetime) -> datetime:
@@ -322,7 +322,7 @@ class Planner:
         second = to_seconds(instant)[0]
         if self._hours is None or self._hours.end(second) is not None:
             return None
-        opening = self._opening(second)
+        opening = self._hours.opening_after(second)
         return plus(instant, timedelta(days=1)) if opening is None else moment(opening)
 
     def skip_of(self, nominal: datetime) -> SkippedOccurrence | None:
@@ -367,7 +367,7 @@ class Planner:
         if self._hours is None:
             return self._days.first(start, end)
         hours, days = self._hours, self._days
-        candidate, without_opening = days.first(self._shut_since(to_seconds(start)[0], start), end), 0
+        candidate, without_opening = days.first(hours.shut_since(to_seconds(start)[0], start), end), 0
         while candidate is not None and without_opening < _MAX_WITHOUT_OPENING:
             second = to_seconds(candidate)[0]
             closes = hours.end(second)
@@ -376,12 +376,12 @@ class Planner:
                     return candidate
                 candidate = days.first(min(start, moment(closes)), end)
                 continue
-            opening = self._opening(second)
+            opening = hours.opening_after(second)
             if opening is not None:
                 # It waits. An occurrence inside a window that opens on a closed day may be earlier.
                 inside = self._first_inside(max(start, candidate), moment(opening))
                 return moment(opening) if inside is None else inside
-            candidate, without_opening = days.first(self._next_candidate(second), end), without_opening + 1
+            candidate, without_opening = days.first(hours.next_candidate(second), end), without_opening + 1
         return None
 
     def _first_inside(self, start: datetime, end: datetime) -> datetime | None:
@@ -402,64 +402,8 @@ class Planner:
         second = to_seconds(instant)[0]
         if self._hours is None or self._hours.end(second) is not None:
             return instant
-        opening = self._opening(second)
+        opening = self._hours.opening_after(second)
         return None if opening is None else moment(opening)
-
-    def _opening(self, second: int) -> int | None:
-        """Return the first opening on an open day after an instant, at most 31 days later."""
-        low, high, _ = near(self.names.clock, second)
-        for day in range((second + low) // DAY - 1, (second + high) // DAY + MAX_MOVE_DAYS + 1):
-            opening = self._opens(day)
-            if opening is not None and opening > second >= self._waits_since(day):
-                return opening
-        return None
-
-    def _opens(self, day: int) -> int | None:
-        """Return the instant at which the window opens on `day`, if the day is open."""
-        assert self._hours is not None  # noqa: S101 - called with a window only
-        span, calendar = self._hours.span(day), self.adjustments.calendar
-        return span[0] if span is not None and (calendar is None or calendar.is_open(day)) else None
-
-    def _waits_since(self, day: int) -> int:
-        """Return the earliest instant of an occurrence that may wait for an opening on `day`."""
-        return self.names.clock.to_utc((day - MAX_MOVE_DAYS) * DAY)
-
-    def _next_midnight(self, second: int) -> int:
-        """Return the next instant at which the openings to wait for can change."""
-        today = (second + near(self.names.clock, second).low) // DAY
-        midnights = (self.names.clock.to_utc(day * DAY) for day in range(today, today + 4))
-        return next(midnight for midnight in midnights if midnight > second)
-
-    def _shut_since(self, second: int, start: datetime) -> datetime:
-        """Return the earliest instant of occurrences that may wait for an opening not before `start`."""
-        high = near(self.names.clock, second).high
-        last = (second + high) // DAY
-        for day in range(last, last - MAX_MOVE_DAYS - 3, -1):
-            opening = self._opens(day)
-            if opening is not None and moment(opening) < start:
-                return moment(opening)
-        return plus(start, -_EARLIEST)
-
-    def _next_candidate(self, second: int) -> datetime:
-        """Return the next instant whose occurrences may be emitted, after one without an opening in time."""
-        calendar, window, hours = self.adjustments.calendar, self.adjustments.window, self._hours
-        if calendar is None or window is None or hours is None:
-            return END
-        low, high, _ = near(self.names.clock, second)
-        candidates = []
-        # It may wait for the next opening, from 31 days before it.
-        day = calendar.next_open((second + high) // DAY, window.days)
-        while day is not None and hours.span(day) is None:
-            day = calendar.next_open(day + 1, window.days)
-        if day is not None:
-            candidates.append(self._waits_since(day))
-        # Or it may be inside a window that opened on the previous day, a closed one.
-        if window.closes <= window.opens:
-            mornings = frozenset((weekday + 1) % WEEK for weekday in window.days)
-            day = calendar.next_open((second + low) // DAY + 1, mornings)
-            if day is not None:
-                candidates.append(day * DAY - self.names.offsets(day).high)
-        return moment(max(second + 1, min(candidates))) if candidates else END
 
     def _group(self, planned: datetime) -> _Group:
         """Return the occurrences with this instant before jitter."""
@@ -479,13 +423,11 @@ class Planner:
         hours = self._hours
         assert hours is not None  # noqa: S101 - called with a window only
         second, fraction = to_seconds(planned)
-        low, high, _ = near(self.names.clock, second)
-        nearby = range((second + low) // DAY - 1, (second + high) // DAY + 1)
-        opening = next((day for day in nearby if self._opens(day) == second), None)
+        opening = hours.day_of(second)
         if opening is None or fraction:
             return
-        start = to_seconds(self._shut_since(second, planned))[0]
-        start = max(start, self._waits_since(opening))
+        start = to_seconds(hours.shut_since(second, planned))[0]
+        start = max(start, hours.waits_since(opening))
         # Occurrences between windows, which may also open on closed days.
         while start < second:
             closes = hours.end(start)
