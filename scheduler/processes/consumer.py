@@ -107,6 +107,8 @@ class Consumer:
             except DatabaseUnavailable:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
+            else:
+                inbox.flush()
             self._ended(inbox)
 
     def _max_dead_body(self) -> int | None:

@@ -22,6 +22,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
 MAX_SET_ASIDE = 10_000
 SUSPECT = DELIVERY_LIMIT // 2  # deliveries after which a message may be the cause of crashes
+HOLD_SECONDS = 2.0  # longer than a round trip to the broker
 
 
 class DeliveryWindow(Enum):
@@ -47,6 +48,10 @@ class BatchConsumer:
     Commands that are set aside do not count: when the window is full and half of it is set aside, a new one opens,
     up to MAX_SET_ASIDE commands or MAX_BYTES. Only a full window can be replaced without a cost: a quorum queue
     requeues deliveries in flight to a cancelled consumer, and counts them as deliveries.
+
+    On a slow connection acknowledgements are in flight so long that the window is never full, although it limits
+    the throughput. So after two windows of commands the queue is looked up; if enough wait there for a window,
+    acknowledgements are held until it is full, or for HOLD_SECONDS.
     """
 
     def __init__(
@@ -75,6 +80,9 @@ class BatchConsumer:
         self._stuck = 0  # those among `_used` that are set aside
         self.returned = 0  # requeued
         self._when_closed: Callable[[], None] | None = None  # instead of a new window
+        self._passed = 0  # acknowledged since the window opened, or since the queue was looked up
+        self._looking = self._holding = False
+        self._held: list[tuple[list[Delivery], AbstractSet[int]]] = []  # handled, not yet acknowledged
         link.call(self._open)
 
     def _open(self, future: Future[None] | None = None) -> None:
@@ -89,7 +97,7 @@ class BatchConsumer:
                 self._reopen(self._size)
 
         self._window = DeliveryWindow.OPENING
-        self._opened_after, self._used, self._stuck = self._last_tag, 0, 0
+        self._opened_after, self._used, self._stuck, self._passed = self._last_tag, 0, 0, 0
         self._channel.basic_qos(prefetch_count=self._size)  # applies to consumers that start after it
         self._channel.basic_consume(self._queue, self._on_message, callback=opened)
 
@@ -145,6 +153,8 @@ class BatchConsumer:
             delivery.read = read(delivery)
         self._waiting.put(deliveries)
         if self._bytes > MAX_BYTES:
+            self._release()
+        if self._bytes > MAX_BYTES:
             self._reopen(max(1, self._count // 2))
         elif self._stuck:
             self._make_room()
@@ -180,28 +190,60 @@ class BatchConsumer:
         The rejected ones are dead-lettered by the queue.
         """
         batch = list(batch)  # for the I/O thread
-        count, size = len(batch), _size(batch)
-        last = batch[-1]
         rejected_tags = {delivery.tag for delivery in rejected}
-        accepted = next((delivery.tag for delivery in reversed(batch) if delivery.tag not in rejected_tags), None)
 
         def act() -> None:
             if not self._channel.is_open:
                 return
-            self._grow(last)
-            if self._set_aside:
-                self._ack_one_by_one(batch, rejected_tags)
+            self._held.append((batch, rejected_tags))
+            if self._holding and self._used < self._size and self._bytes * GROWTH <= MAX_BYTES:
                 return
-            for tag in rejected_tags:
-                self._channel.basic_reject(tag, requeue=False)
-            if accepted is not None:
-                self._channel.basic_ack(accepted, multiple=True)
-            self._count -= count
-            self._bytes -= size
-            self._used -= count if batch[0].tag > self._opened_after else self._in_window(batch)
-            self._open_if_room()
+            self._grow(batch[-1])
+            self._release()
+            self._look_up_queue()
 
         self._link.post(act)
+
+    def flush(self) -> None:
+        """Acknowledge what was handled."""
+        self._link.post(self._release)
+
+    def _release(self) -> None:
+        held, self._held, self._holding = self._held, [], False
+        for batch, rejected_tags in held if self._channel.is_open else ():
+            if self._set_aside:
+                self._ack_one_by_one(batch, rejected_tags)
+            else:
+                self._ack_oldest(batch, rejected_tags)
+
+    def _look_up_queue(self) -> None:
+        """Hold acknowledgements from now on if the window limits the throughput."""
+
+        def counted(frame: pika.frame.Method) -> None:
+            self._looking, self._passed = False, 0
+            if frame.method.message_count >= self._size and self._may_grow():
+                self._holding = True
+                self._link.call_later(HOLD_SECONDS, self._release)
+
+        if self._passed >= 2 * self._size and self._may_grow() and not self._looking:
+            self._looking = True
+            self._channel.queue_declare(self._queue, passive=True, callback=counted)
+
+    def _may_grow(self) -> bool:
+        return self._size < self._prefetch and self._window is DeliveryWindow.OPEN and not self._set_aside
+
+    def _ack_oldest(self, batch: Sequence[Delivery], rejected_tags: AbstractSet[int]) -> None:
+        for tag in rejected_tags:
+            self._channel.basic_reject(tag, requeue=False)
+        accepted = next((delivery.tag for delivery in reversed(batch) if delivery.tag not in rejected_tags), None)
+        if accepted is not None:
+            self._channel.basic_ack(accepted, multiple=True)
+        used = len(batch) if batch[0].tag > self._opened_after else self._in_window(batch)
+        self._count -= len(batch)
+        self._bytes -= _size(batch)
+        self._used -= used
+        self._passed += used
+        self._open_if_room()
 
     def _grow(self, last: Delivery) -> None:
         """Open a larger window if this one is full: no delivery is in flight then."""
@@ -218,6 +260,7 @@ class BatchConsumer:
 
         def act() -> None:
             self._grow(batch[-1])
+            self._release()
             self._count -= count
             self._bytes -= size
             self._set_aside_bytes += size
@@ -273,6 +316,7 @@ class BatchConsumer:
         self._link.remove_on_close(self._waiting.put)
 
         def act(future: Future[None]) -> None:
+            self._release()
             self._link.read_no_deliveries()
             self._close_channel(future)
 
@@ -288,6 +332,8 @@ class BatchConsumer:
         self._link.remove_on_close(self._waiting.put)
 
         def act(future: Future[None]) -> None:
+            self._release()
+
             def closed() -> None:
                 for tag in sorted([*self._set_aside, *self._untaken()]):
                     self._channel.basic_nack(tag, requeue=True)

@@ -126,6 +126,10 @@ class Link:
         self.check_open()
         self._connection.ioloop.add_callback_threadsafe(act)
 
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Run `act` on the I/O thread after some time; for callers on the I/O thread."""
+        self._connection.ioloop.call_later(seconds, act)
+
     def call(self, act: Callable[[Future[T]], Any], timeout: float = OPEN_TIMEOUT) -> T:
         """Run `act` on the I/O thread and wait for the future passed to it."""
         future: Future[T] = Future()

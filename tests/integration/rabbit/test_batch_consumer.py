@@ -1,14 +1,16 @@
 """Queued messages leave the inbox unchanged, through the fast path and through pika."""
 
 import random
+from urllib.parse import urlsplit
 
 import pika
 
 from scheduler.rabbit import batch_consumer as inbox_module
-from scheduler.rabbit.batch_consumer import BatchConsumer
+from scheduler.rabbit.batch_consumer import BatchConsumer, DeliveryWindow
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
 from tests.support import until
+from torture.proxy import Proxy
 
 
 def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
@@ -234,3 +236,37 @@ def test_set_aside_messages_are_bounded(amqp_url, host, monkeypatch):
     finally:
         link.close()
     assert host.drain("scheduler_inbox") == []
+
+
+def test_the_window_grows_where_the_connection_is_slow(amqp_url, host):
+    """Acknowledgements take so long that the window is never seen full, although the queue is."""
+    proxy = Proxy(lambda _: None)
+    port = proxy.open("broker", urlsplit(amqp_url).port)
+    link = Link(amqp_url.replace(f":{urlsplit(amqp_url).port}/", f":{port}/"), "test")
+    try:
+        inbox = BatchConsumer(link, "scheduler_inbox", 512, lambda _: None)
+        host.publish("request", b"first")  # it opens a window of eight
+        [first] = until(lambda: inbox.take(1, timeout=1), "the first command")
+        inbox.ack([first])
+        grown = (inbox_module.GROWTH, DeliveryWindow.OPEN)
+        until(lambda: (inbox._size, inbox._window) == grown, "a larger window")
+        host.publish("request", b"alone")
+        [alone] = until(lambda: inbox.take(1, timeout=1), "the next command")
+        proxy.do("set", "broker", delay=0.5)
+        inbox.ack([alone])
+        for number in range(100):
+            host.publish("request", b"%d" % number)
+        got = []
+
+        def all_there():
+            if batch := inbox.take(1, timeout=1):
+                inbox.ack(batch)
+            got.extend(delivery.body for delivery in batch)
+            return len(got) == 100
+
+        until(all_there, "all commands")
+        assert inbox._size > inbox_module.GROWTH
+        assert got == [b"%d" % number for number in range(100)]
+    finally:
+        link.close()
+        proxy.close()
