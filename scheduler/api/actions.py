@@ -16,6 +16,7 @@ from scheduler.api.problems import Conflict, NotFound, PreconditionFailed, TooMa
 from scheduler.api.rate_limit import usage_of_request
 from scheduler.commands import bulk_commands, operator_commands
 from scheduler.commands.cancel_run import RunHasEnded, cancel_run
+from scheduler.commands.import_jobs import store_import
 from scheduler.commands.operator_commands import (
     AlreadyExists,
     JobCommandHooks,
@@ -27,6 +28,7 @@ from scheduler.commands.operator_commands import (
 from scheduler.commands.purge_job import purge_job
 from scheduler.commands.replayed_letters import apply_letter
 from scheduler.commands.tenancy import Tenancy
+from scheduler.commands.undo_batch import undo_step
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, precompute_schedule
@@ -52,6 +54,17 @@ _SUPERSEDED = "A newer command was applied before this one."
 
 async def _never() -> bool:
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class ActionNote:
+    """What the audit keeps of an action: the bulk action that it is part of, and its reason."""
+
+    batch: UUID | None = None
+    reason: str | None = None
+
+
+NO_NOTE = ActionNote()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +111,25 @@ class Actions:
         row = await self._run_command(hooks)
         return ActionResult(row, created=not hooks.existed)
 
-    async def command(
-        self, who: Identity, kind: str, job_id: UUID, body: bytes = b"", if_match: Sequence[str] | None = None
+    async def command(  # noqa: PLR0917 - the parts of one command
+        self, who: Identity, kind: str, job_id: UUID, body: bytes = b"", if_match: Sequence[str] | None = None,
+        note: ActionNote = NO_NOTE,
     ) -> ActionResult:
         """Cancel, pause, resume or trigger a job."""
         check(who, Permission.WRITE)
         incoming = self._parse(who, kind, body, job_id)
+        incoming.caller = caller_of(who, note)
         return ActionResult(await self._run_command(JobCommandHooks(incoming, who.tenant, if_match=if_match)))
+
+    async def request_all(self, who: Identity, bodies: Sequence[bytes], note: ActionNote) -> None:
+        """Request jobs of one bulk action. Raises Unprocessable if some are rejected."""
+        check(who, Permission.WRITE)
+        requests = [self._parse(who, "request", body) for body in bodies]
+        for incoming in requests:
+            incoming.caller = caller_of(who, note)
+        results = await self._database.write(lambda at: store_import(at, requests, self._wakeup_horizon))
+        if problems := [problem for result in results if not isinstance(result, str) for problem in result]:
+            raise Unprocessable(problems)
 
     async def restore(self, who: Identity, version: Job) -> ActionResult:
         """Request a stored version of a job again."""
@@ -160,21 +185,40 @@ class Actions:
         check(who, Permission.DEAD_LETTERS)
         await self._database.write(lambda at: apply_letter(at, letter, self._settings, self._wakeup_horizon))
 
-    async def all_jobs(self, who: Identity, verb: str, filters: JobFilter, stopped: Stopped = _never) -> int:
+    async def all_jobs(
+        self, who: Identity, verb: str, filters: JobFilter, stopped: Stopped = _never, note: ActionNote = NO_NOTE
+    ) -> int:
         """Pause, resume or cancel all matching jobs. Returns the number that matched before `stopped`."""
         check(who, Permission.WRITE)
         _check_filter(filters)
         tenant, visible = visible_tenant(who, filters.tenant)
-        step = bulk_commands.job_step(verb, replace(filters, tenant=tenant), caller_of(who), self._wakeup_horizon)
+        step = bulk_commands.job_step(
+            verb, replace(filters, tenant=tenant), caller_of(who, note), self._wakeup_horizon)
         return await self._apply_steps(who, step, stopped) if visible else 0
 
-    async def all_runs(self, who: Identity, filters: RunFilter, stopped: Stopped = _never) -> int:
+    async def chosen_jobs(self, who: Identity, verb: str, ids: Sequence[UUID], note: ActionNote) -> int:
+        """Pause, resume or cancel chosen jobs of the caller's tenant. Returns how many were changed."""
+        check(who, Permission.WRITE)
+        step = bulk_commands.chosen_step(verb, [str(job_id) for job_id in ids], who.tenant, caller_of(who, note),
+                                         self._wakeup_horizon)
+        return await self._apply_steps(who, step, _never)
+
+    async def all_runs(
+        self, who: Identity, filters: RunFilter, stopped: Stopped = _never, note: ActionNote = NO_NOTE
+    ) -> int:
         """Retry all matching runs that have failed. Returns the number that matched before `stopped`."""
         check(who, Permission.WRITE)
         _check_filter(filters)
         tenant, visible = visible_tenant(who, filters.tenant)
-        step = bulk_commands.retry_step(replace(filters, tenant=tenant), caller_of(who), self._wakeup_horizon)
+        step = bulk_commands.retry_step(
+            replace(filters, tenant=tenant), caller_of(who, note), self._wakeup_horizon)
         return await self._apply_steps(who, step, stopped) if visible else 0
+
+    async def undo_batch(self, who: Identity, batch: UUID, note: ActionNote) -> int:
+        """Undo a bulk action for the jobs that nothing has changed since. Returns how many were changed."""
+        check(who, Permission.WRITE)
+        step = undo_step(str(batch), who.tenant, caller_of(who, note), self._wakeup_horizon)
+        return await self._apply_steps(who, step, _never)
 
     async def _apply_steps(self, who: Identity, step: bulk_commands.Step, stopped: Stopped) -> int:
         """Apply the steps. Limits a tenant's bulk actions, so that connections remain for other tenants."""
@@ -236,9 +280,9 @@ def _check_filter(filters: JobFilter | RunFilter) -> None:
         raise Unprocessable([Problem(name, "must not be empty") for name in empty])
 
 
-def caller_of(who: Identity) -> Caller:
+def caller_of(who: Identity, note: ActionNote = NO_NOTE) -> Caller:
     """Return the caller for the audit."""
-    return Caller(who.sub, who.via, who.address)
+    return Caller(who.sub, who.via, who.address, str(note.batch) if note.batch else None, note.reason)
 
 
 def _tenant(who: Identity) -> dict[str, str]:

@@ -18,8 +18,12 @@ _MAX_CACHED = 1000
 class CoalescedReads(Generic[Key, Result]):
     """A cache of results by key; callers that arrive during a query wait for its result."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most_seconds: float = MAX_SECONDS) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, most_seconds: float = MAX_SECONDS,
+        most_cached: int = _MAX_CACHED,
+    ) -> None:
         self._clock = clock
+        self._most_cached = most_cached
         self._most_seconds = most_seconds
         self._cached: OrderedDict[Key, tuple[float, Result]] = OrderedDict()
         self._running: dict[Key, asyncio.Task[Result]] = {}
@@ -45,6 +49,6 @@ class CoalescedReads(Generic[Key, Result]):
         lifetime = min(max(MIN_SECONDS, (ended - started) / SHARE), self._most_seconds)
         self._cached[key] = (ended + lifetime, result)
         self._cached.move_to_end(key)
-        if len(self._cached) > _MAX_CACHED:
+        if len(self._cached) > self._most_cached:
             self._cached.popitem(last=False)
         return result

@@ -23,7 +23,7 @@ from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
 from scheduler.domain.tenants import CALENDAR_NAME_PATTERN, DEFAULT_TENANT, TENANT_PATTERN
-from scheduler.postgres.audit import AuditFilter, list_audit
+from scheduler.postgres.audit import AuditFilter, StatusChange, list_audit, status_changes
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.effective_calendars import TenantCalendar, read_effective
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs, list_late_jobs
@@ -247,6 +247,22 @@ class Reads:
         return await self._list(
             "audit", who, filters, limit, after, list_audit, audit_view, lambda row: (row.at, row.place)
         )
+
+    async def job_audit(
+        self, who: Identity, job_id: UUID, limit: int, until: datetime | None = None
+    ) -> Sequence[AuditView]:
+        """Return the newest changes of a job for those who may change it."""
+        check(who, Permission.WRITE)
+        wanted = AuditFilter(kind="job", thing=str(job_id), until=until)
+        page = await self._list(
+            "audit", who, wanted, limit, None, list_audit, audit_view, lambda row: (row.at, row.place)
+        )
+        return page.items
+
+    async def status_changes(self, who: Identity, job: Job, until: datetime) -> list[StatusChange]:
+        """Return the newest changes of the status of a job that the caller has read, newest first."""
+        check(who, Permission.READ)
+        return await self._database.search(lambda at: status_changes(at, job.id, job.tenant, until))
 
     async def _list(  # noqa: PLR0917 - the parts of one list
         self, kind: str, who: Identity, filters: Filter, limit: int, after: str | None,

@@ -1,6 +1,6 @@
 """Apply one command to all jobs or runs that match a filter, in batches, newest first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -14,7 +14,7 @@ from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.domain.messages import BULK_VERBS, Command, ScheduleRetry
 from scheduler.ops import metrics
 from scheduler.postgres.connection import Connection
-from scheduler.postgres.jobs.lists import JobFilter, page_of_job_ids
+from scheduler.postgres.jobs.lists import JobFilter, page_of_job_ids, rows_of_jobs
 from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.lists import RunFilter, page_of_run_ids
 
@@ -29,6 +29,7 @@ class BulkProgress:
     matched: int = 0
     locked: int = 0  # not changed: another session has locked their rows
     position: tuple[datetime, str] | None = None
+    place: int = 0  # of the last audit entry read, for an undo
     done: bool = False
 
 
@@ -37,18 +38,36 @@ Step = Callable[[Connection, BulkProgress], BulkProgress]
 
 def job_step(verb: str, job_filter: JobFilter, caller: Caller, wake_horizon: timedelta) -> Step:
     """Return a function that applies the command to one batch of matching jobs; call it until it is done."""
-    model = BULK_VERBS[verb]
 
     def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
         rows = page_of_job_ids(connection, job_filter, BATCH, progress.position)
         connection.rollback()  # end the read before the change
-        commands = [
-            _incoming(model(id=UUID(row.id), tenant=row.tenant), row, caller)
-            for row in rows if row.status in model.changes
-        ]
-        return _step(connection, progress, rows, commands, wake_horizon)
+        return _step(connection, progress, rows, _commands(verb, rows, caller), wake_horizon)
 
     return step
+
+
+def chosen_step(
+    verb: str, ids: Sequence[str], tenant: str | None, caller: Caller, wake_horizon: timedelta
+) -> Step:
+    """Return a function that applies the command to fewer than BATCH chosen jobs of the tenant."""
+
+    def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
+        rows = [row for row in rows_of_jobs(connection, ids, tenant) if row.status in BULK_VERBS[verb].changes]
+        connection.rollback()
+        return _step(connection, progress, rows, _commands(verb, rows, caller), wake_horizon)
+
+    return step
+
+
+def _commands(verb: str, rows: Iterable[ListRow], caller: Caller) -> list[Incoming]:
+    return [incoming_verb(verb, row.id, row.tenant, caller)
+            for row in rows if row.status in BULK_VERBS[verb].changes]
+
+
+def incoming_verb(verb: str, job_id: str, tenant: str, caller: Caller) -> Incoming:
+    """Return the command of a bulk action for one job."""
+    return _incoming(BULK_VERBS[verb](id=UUID(job_id), tenant=tenant), job_id, tenant, caller)
 
 
 def retry_step(run_filter: RunFilter, caller: Caller, wake_horizon: timedelta) -> Step:
@@ -58,7 +77,7 @@ def retry_step(run_filter: RunFilter, caller: Caller, wake_horizon: timedelta) -
         rows = page_of_run_ids(connection, run_filter, BATCH, progress.position)
         connection.rollback()
         commands = [
-            _incoming(ScheduleRetry(event_id=UUID(row.id), tenant=row.tenant), row, caller)
+            _incoming(ScheduleRetry(event_id=UUID(row.id), tenant=row.tenant), row.id, row.tenant, caller)
             for row in rows if row.status in _RETRIED
         ]
         return _step(connection, progress, rows, commands, wake_horizon)
@@ -66,8 +85,8 @@ def retry_step(run_filter: RunFilter, caller: Caller, wake_horizon: timedelta) -
     return step
 
 
-def _incoming(command: Command, row: ListRow, caller: Caller) -> Incoming:
-    return Incoming(command, row.id, tenant=row.tenant, caller=caller, cancels_delayed=False)
+def _incoming(command: Command, about: str, tenant: str, caller: Caller) -> Incoming:
+    return Incoming(command, about, tenant=tenant, caller=caller, cancels_delayed=False)
 
 
 def _step(

@@ -15,11 +15,13 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The token's sub, the AMQP user, or the user of the command line."""
+    """The token's sub, the AMQP user, or the user of the command line, with what the audit keeps of the action."""
 
     who: str | None
     via: Via
     address: str | None = None
+    batch: str | None = None  # the bulk action that the command belongs to
+    reason: str | None = None  # as the caller gave it
 
 
 UNVERIFIED_CALLER = Caller(None, Via.AMQP)  # over AMQP, without a user that the broker has verified

@@ -57,13 +57,27 @@ class AuditRow:
     address: str | None
     before: Any
     after: Any
+    batch: str | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class StatusChange:
+    """A change of a job's status, and who made it."""
+
+    at: datetime
+    who: str | None
+    via: str
+    action: str
+    status: str
+    reason: str | None
 
 
 def write_entries(cursor: Cursor, entries: Sequence[AuditEntry]) -> None:
     """Insert entries in the transaction of their changes."""
     rows = [(
         entry.caller.who, entry.caller.via, entry.action, entry.kind, entry.thing, entry.tenant,
-        entry.caller.address, entry.before, entry.after,
+        entry.caller.address, entry.before, entry.after, entry.caller.batch, entry.caller.reason,
     ) for entry in entries]
     if len(rows) == 1:
         cursor.execute(query("audit/insert"), rows[0])
@@ -88,6 +102,13 @@ def list_audit(
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE, values)
         return [AuditRow(*row) for row in cursor]
+
+
+def status_changes(connection: Connection, job_id: str, tenant: str, until: datetime) -> list[StatusChange]:
+    """Return the newest changes of a job's status before a time, newest first."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("audit/status_changes"), {"job": job_id, "tenant": tenant, "until": until})
+        return [StatusChange(*row) for row in cursor]
 
 
 def _uuid(text: str | None) -> str | None:

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.offer_tenants import usable_offers
@@ -70,6 +72,8 @@ class RoleView(View):
 class AuditView(View):
     """An entry of the audit log."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"batch", "reason"})
+
     at: Instant
     who: str | None
     via: Literal["api", "amqp", "cli", "console"]
@@ -80,6 +84,8 @@ class AuditView(View):
     address: str | None
     before: Any
     after: Any
+    batch: str | None = Field(default=None, description="The bulk action of the change; absent without one.")
+    reason: str | None = Field(default=None, description="The reason that the caller gave; absent without one.")
 
 
 def stats_view(stats: Stats) -> StatsView:
@@ -126,7 +132,8 @@ def audit_view(row: AuditRow) -> AuditView:
     """Return the view of an audit entry."""
     return AuditView.model_construct(
         at=row.at, who=row.who, via=row.via, action=row.action, kind=row.kind, id=row.thing, tenant=row.tenant,
-        address=row.address, before=_masked(row.before), after=_masked(row.after),
+        address=row.address, before=_masked(row.before), after=_masked(row.after), batch=row.batch,
+        reason=row.reason,
     )
 
 

@@ -176,12 +176,12 @@ def apply(
                 new_job = new_job.with_plan(plan_first(new_job.id, new_job.tenant, definition, find, now))
             outcome = CommandOutcome(new_job, "scheduled")
         else:
-            issued = command.issued_at or _issued_after_stored(job, now)
+            issued = command.issued_at or issued_after_stored(job, now)
             start_given = command.run_at not in (None, RUN_NOW)
             outcome = _request(job, definition, issued, now, find, start_given=start_given)
         return outcome if command.paused is None else _pause_or_resume(outcome, issued, paused=command.paused)
     job = job or Job(incoming.about, incoming.tenant)
-    return _TRANSITIONS[type(command)](job, command.issued_at or _issued_after_stored(job, now), now)
+    return _TRANSITIONS[type(command)](job, command.issued_at or issued_after_stored(job, now), now)
 
 
 def _request(
@@ -364,7 +364,7 @@ def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_
     return content(definition, start_given=start_given) > content(job.definition, start_given=start_given)
 
 
-def _issued_after_stored(job: Job, now: datetime) -> datetime:
+def issued_after_stored(job: Job, now: datetime) -> datetime:
     """Return the issued_at of a command without one: now, but after all stored commands.
 
     A stored timestamp may be slightly ahead of `now`, from a host's clock or a later transaction. A timestamp

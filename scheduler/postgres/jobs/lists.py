@@ -181,16 +181,24 @@ def page_of_job_ids(
         return [ListRow(*row) for row in cursor]
 
 
+def rows_of_jobs(connection: Connection, ids: Iterable[str], tenant: str | None) -> list[ListRow]:
+    """Return id, position, tenant and status of chosen jobs; None for all tenants."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("jobs/rows_by_id"), {"ids": list(ids), "tenant": tenant})
+        return [ListRow(*row) for row in cursor]
+
+
 def list_next_jobs(
-    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None,
+    until: datetime | None = None,
 ) -> list[JobRow]:
-    """Return up to `limit` pending jobs without payloads, next due first."""
+    """Return up to `limit` pending jobs without payloads that are due before `until`, next due first."""
     pending = replace(wanted, status="pending")
     if wanted.status not in (None, "pending"):
         return []
     due_after, due_after_id = after or ("-infinity", str(UUID(int=0)))
     values = pending.values() | {"limit": _FEW_NEXT, "shown": limit, "before": None, "before_id": None,
-                                 "due_after": due_after, "due_after_id": due_after_id}
+                                 "due_after": due_after, "due_after_id": due_after_id, "due_until": until}
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("jobs/page_next", next=pending.next, **_NEXT_PARTS), values)
         return _rows(cursor, cursor.fetchall())

@@ -1,8 +1,9 @@
 -- One page of audit entries, newest first. The creation of a job over AMQP has no entry: its row is the record. `place`
 -- orders entries with the same time.
-SELECT place, at, who, via, action, kind, thing, tenant, address, before, after
+SELECT place, at, who, via, action, kind, thing, tenant, address, before, after, batch, reason
 FROM (
-    (SELECT '1' || lpad(id::text, 19, '0') AS place, at, who, via, action, kind, thing, tenant, address, before, after
+    (SELECT '1' || lpad(id::text, 19, '0') AS place, at, who, via, action, kind, thing, tenant, address, before, after,
+            batch::text, reason
      FROM audit
      WHERE (%(tenant)s IS NULL OR tenant = %(tenant)s)
        AND (%(who)s IS NULL OR who = %(who)s)
@@ -18,7 +19,8 @@ FROM (
      ORDER BY at DESC, id DESC
      LIMIT %(limit)s)
     UNION ALL
-    (SELECT '0' || id::text, created_at, created_by, 'amqp', 'request', 'job', id::text, tenant, NULL, NULL, NULL
+    (SELECT '0' || id::text, created_at, created_by, 'amqp', 'request', 'job', id::text, tenant, NULL, NULL, NULL,
+            NULL, NULL
      FROM ({newest}) AS jobs)
 ) AS entries
 ORDER BY at DESC, place DESC

@@ -7,6 +7,7 @@ many AS MATERIALIZED (SELECT count(*) >= %(limit)s AS found FROM few)
  CROSS JOIN LATERAL (SELECT status, wake_at FROM jobs WHERE jobs.id = few.id OFFSET 0) AS known
  WHERE NOT (SELECT found FROM many) AND status = 'pending'
    AND (wake_at, few.id) > (%(due_after)s::timestamptz, %(due_after_id)s::uuid)
+   AND (%(due_until)s IS NULL OR wake_at < %(due_until)s::timestamptz)
  ORDER BY wake_at, few.id
  LIMIT %(shown)s)
 UNION ALL
