@@ -186,6 +186,8 @@ def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
                 "/jobs?job_type=bench.job.17", "/jobs?tenant=tenant-3", "/runs", "/runs?status=dead",
                 "/runs?job_type=bench.job.17", "/runs?tenant=tenant-3", f"/runs?job_id={job}", f"/jobs/{job}",
                 f"/runs/{event}", "/jobs/new", f"/jobs/{job}/edit", "/dead", "/delayed", "/processes", "/audit",
+                "/jobs?late=1", "/tenants", "/load", "/load?job_type=bench.job.17", f"/runs/{event}/compare",
+                f"/jobs/{job}/day?date={datetime.now(UTC):%Y-%m-%d}", "/find?q=number 77", "/find?q=payload.invoice:7",
             ]
             times = first_bytes(browser, paths)
             sizes = {path: transfer(browser, path) for path in paths}

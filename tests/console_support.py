@@ -86,6 +86,12 @@ class World:
             "SELECT 1 FROM run_history WHERE event_id = %s AND status = %s", event["event_id"], status,
         ), f"run {event['event_id']} {status}")
 
+    def bulk_pause(self, job_type: str) -> str:
+        """Pause the jobs of a type in the console; return the page of this bulk action."""
+        self.http("/jobs/bulk", {"action": "pause", "job_type": job_type}, token=self.token())
+        listed = self.rest("GET", "/audit?action=pause&via=console")["items"]
+        return next(f"/bulk/{entry['batch']}" for entry in listed if entry.get("batch"))
+
     def dead_run(self, error: str = "the endpoint returned 502", **fields: Any) -> tuple[str, dict[str, Any]]:
         """Create a job whose first run is dead."""
         job_id = self.job(**{"job_type": "sync.crm", "run_at": iso(utc()), "run": {"max_attempts": 1}} | fields)

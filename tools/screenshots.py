@@ -14,7 +14,7 @@ from tools.browser import ARGUMENTS, chromium
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "console"
 _LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/login/[\w-]+")
-_SECONDS = 300  # the run ends on its own if this program does not end it
+_SECONDS = 900  # the run ends on its own if this program does not end it
 _TIMEOUT_MS = 180_000
 _SAMPLES = 9  # a minute and a half on the charts
 _THEMES: tuple[Any, ...] = ("light", "dark")
@@ -25,7 +25,7 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with _running() as link, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        context = browser.new_context(viewport={"width": 1200, "height": 820}, timezone_id="Europe/Berlin")
+        context = browser.new_context(viewport={"width": 1280, "height": 820}, timezone_id="Europe/Berlin")
         context.set_default_timeout(_TIMEOUT_MS)
         page = context.new_page()
         page.goto(link)
@@ -75,7 +75,7 @@ def _pages(page: Page) -> dict[str, str]:
     page.goto(f"{base}/runs?job_type=sample.webhook&status=succeeded")
     run = page.locator("#runs-table tbody td:nth-child(2) a").first.get_attribute("href")
     return {"overview": f"{base}/", "jobs": f"{base}/jobs", "job": f"{base}{job}", "run": f"{base}{run}",
-            "new-job": f"{base}/jobs/new"}
+            "new-job": f"{base}/jobs/new", "load": f"{base}/load"}
 
 
 def _settle(page: Page, name: str) -> None:

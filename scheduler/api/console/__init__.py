@@ -5,6 +5,8 @@ from starlette.responses import Response
 
 from scheduler.api.console.pages import (
     audit,
+    backfill,
+    bulk,
     calendar_import,
     calendars,
     dead_letters,
@@ -17,8 +19,10 @@ from scheduler.api.console.pages import (
     job_types,
     job_versions,
     jobs,
+    load,
     login,
     overview,
+    run_compare,
     runs,
     sign_in,
     tenants,
@@ -27,9 +31,8 @@ from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
 _PAGES = (
-    sign_in, login, overview, find, event_stream, jobs, job_types, job_form, job_day, job_versions,
-    job, runs, calendar_import,
-    calendars, dead_letters, delayed_messages, tenants, audit,
+    sign_in, login, overview, find, event_stream, jobs, bulk, job_types, job_form, job_day, job_versions, job,
+    runs, run_compare, backfill, calendar_import, calendars, load, dead_letters, delayed_messages, tenants, audit,
 )
 
 

@@ -99,6 +99,14 @@ def number(value: float | None) -> str:
     return f"{value:,.1f}" if value % 1 and abs(value) < 100 else f"{value:,.0f}"  # noqa: PLR2004 - above, fractions do not matter
 
 
+def short(value: int) -> str:
+    """Format a number in up to four characters, for a cell: 950, 1.2k, 35k, 4M; empty for 0."""
+    for size, unit in ((1_000_000, "M"), (1000, "k")):
+        if value >= size:
+            return f"{value / size:.1f}{unit}" if value < 9.95 * size else f"{value / size:.0f}{unit}"
+    return str(value) if value else ""
+
+
 def percent(share: float | None) -> str:
     """Format a share; only a complete one is 100 %: 99.98 %, 98.1 %."""
     if share is None:

@@ -129,11 +129,12 @@ class Flash:
     bad: bool = False
     then: str | None = None  # address of the button's form
     label: str = "Undo"
+    shows: str | None = None  # address of the page about the action
 
 
 def put_flash(response: Response, flash: Flash) -> None:
     """Store a message for the next page."""
-    body = json.dumps([flash.text[:_MAX_FLASH], flash.bad, flash.then, flash.label]).encode()
+    body = json.dumps([flash.text[:_MAX_FLASH], flash.bad, flash.then, flash.label, flash.shows]).encode()
     value = base64.urlsafe_b64encode(body).decode()
     response.set_cookie(FLASH, value, path="/", httponly=True, samesite="strict", max_age=_FLASH_SECONDS)
 
@@ -144,13 +145,13 @@ def take_flash(request: Request) -> Flash | None:
     if not value or len(value) > _MAX_COOKIE:
         return None
     try:
-        text, bad, then, label = json.loads(base64.urlsafe_b64decode(value.encode()))
+        text, bad, then, label, shows = json.loads(base64.urlsafe_b64decode(value.encode()))
     except (ValueError, TypeError, RecursionError):
         return None
     if not isinstance(text, str) or not isinstance(label, str):
         return None
-    local = isinstance(then, str) and is_local(then)
-    return Flash(text[:_MAX_FLASH], bad is True, then if local else None, label[:_MAX_LABEL])
+    then, shows = (link if isinstance(link, str) and is_local(link) else None for link in (then, shows))
+    return Flash(text[:_MAX_FLASH], bad is True, then, label[:_MAX_LABEL], shows)
 
 
 class LoginLinks:

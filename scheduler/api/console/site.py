@@ -12,8 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from scheduler.api.coalesced_reads import CoalescedReads
 from scheduler.api.console import session
 from scheduler.api.console.broadcaster import Broadcaster, StreamLimiter
+from scheduler.api.console.load_ahead import Load
 from scheduler.api.console.subscriptions import PollRequest, PollResult, poll_database
 from scheduler.api.console.templating import environment
 from scheduler.api.identity import Identity, Permission, Role, check
@@ -39,6 +41,7 @@ class Site:
         self.broadcaster = Broadcaster(self._poll)
         self.links = session.LoginLinks()
         self.streams = StreamLimiter()
+        self.loads: CoalescedReads[Hashable, Load] = CoalescedReads(most_seconds=60.0, most_cached=20)
         self.dead_letters: int | None = None  # their number, None if unknown
         self._counting: asyncio.Task[None] | None = None
         self._rendered: tuple[int, dict[Hashable, dict[str, str]]] = (0, {})
@@ -137,7 +140,8 @@ def dead_letter_count_for(site: Site, who: Identity) -> int | None:
 def navigation(who: Identity) -> list[tuple[str, str, str]]:
     """Return the pages that the visitor may open."""
     pages = [("overview", "/", "Overview", Permission.READ), ("jobs", "/jobs", "Jobs", Permission.READ),
-             ("runs", "/runs", "Runs", Permission.READ), ("calendars", "/calendars", "Calendars", Permission.READ),
+             ("runs", "/runs", "Runs", Permission.READ), ("load", "/load", "Load", Permission.READ),
+             ("calendars", "/calendars", "Calendars", Permission.READ),
              ("delayed", "/delayed", "Delayed", Permission.READ_ALL),
              ("dead", "/dead", "Dead letters", Permission.DEAD_LETTERS),
              ("tenants", "/tenants", "Tenants", Permission.READ_ALL),

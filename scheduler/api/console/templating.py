@@ -56,6 +56,7 @@ def environment() -> Environment:
                      "problems": {}}
     jinja.filters |= {
         "relative": formatting.relative, "span": formatting.span, "number": formatting.number,
+        "short": formatting.short,
         "local": formatting.local, "utc_beside": formatting.utc_beside, "iso": _iso,
         "full": _full, "pretty": _pretty, "schedule": _schedule, "adjustments": _adjustments,
         "duration": _duration,

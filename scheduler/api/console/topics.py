@@ -76,7 +76,8 @@ class OverviewTopic:
         """Return the parts that have changed, and the sample if one was taken."""
         history = viewer.site.broadcaster.history
         # Visitors with the same tenant and permissions share the rendered parts.
-        key = ("overview", viewer.who.tenant, may(viewer.who, Permission.DEAD_LETTERS))
+        rights = tuple(may(viewer.who, permission) for permission in (Permission.WRITE, Permission.DEAD_LETTERS))
+        key = ("overview", viewer.who.tenant, rights)
         rendered = viewer.site.render_once(snapshot.number, key, lambda: _overview(snapshot, viewer, self._stats))
         message = _changed(self._sent, rendered)
         if snapshot.sampled is not None and viewer.who.all_tenants:

@@ -29,6 +29,9 @@ def paths(world):
         "calendars": "/calendars", "calendar": "/calendars/pages.de?year=2027", "new calendar": "/calendar/new",
         "calendar form": "/calendars/pages.de/edit", "import": "/calendar/import?name=pages.de",
         "versions": f"/jobs/{weekly}/versions",
+        "load": "/load?zone=Europe/Berlin", "compare": f"/runs/{event['event_id']}/compare",
+        "backfill": f"/jobs/{weekly}/backfill?from=2020-01-01T00:00&until=2020-02-01T00:00",
+        "bulk": world.bulk_pause("mail.digest"),
         "tenants": "/tenants", "late": "/jobs?late=1", "find": "/find?q=rep",
         "day": f"/jobs/{weekly}/day?date=2030-01-04",
         "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
@@ -39,6 +42,7 @@ def paths(world):
 
 SHOWN = {
     "versions": r"Versions",
+    "load": r"Load ahead", "compare": r"No other run", "backfill": r"No past occurrence", "bulk": r"1 job paused",
     "tenants": r"acme", "late": r"Late jobs", "find": r"Weekly report", "day": r"Friday 4 January 2030",
     "calendars": r"pages\.de", "calendar": r"Christmas Eve", "new calendar": r"Closed every week",
     "calendar form": r"Edit pages\.de", "import": r"Import a calendar",

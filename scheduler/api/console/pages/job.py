@@ -8,19 +8,22 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from scheduler.api.actions import ActionNote
 from scheduler.api.console import run_charts
 from scheduler.api.console.copied_request import copied_request
 from scheduler.api.console.job_summary import job_context
 from scheduler.api.console.pages.audit import audit_rows
+from scheduler.api.console.pages.bulk import MAX_REASON
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, back, may, redirect_to
 from scheduler.api.console.year_calendar import WEEKS_BACK, CalendarYear, build_year
 from scheduler.api.console.year_plan import plan_year
 from scheduler.api.identity import Identity, Permission
 from scheduler.domain.calendars import EffectiveCalendar
+from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.messages import JOB_VERBS, ScheduleTrigger
 from scheduler.domain.messages.commands import JobVerb
-from scheduler.postgres.audit import AuditFilter
+from scheduler.postgres.audit import StatusChange
 from scheduler.postgres.console_queries import job_outcomes
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
@@ -36,23 +39,30 @@ async def job_page(request: Request, site: SiteParam, who: Visitor, job_id: UUID
     row = await site.services.reads.job_row(who, job_id)
     job = job_view(row)
     effective = await site.services.reads.calendar_of(row)
-    runs, audit, calendar = await asyncio.gather(
+    runs, audit, calendar, pause = await asyncio.gather(
         site.services.reads.runs(who, RunFilter(job_id=str(job_id)), run_charts.BARS), _audit(site, who, job_id),
-        _year(site, row, job, effective),
+        _year(site, row, job, effective), _pause(site, who, row),
     )
     context = job_context(row, runs.items, datetime.now(UTC), effective)
     return site.page(request, "job.html", context | {
         "who": who, "page": "jobs", "live": f"/live?topic=job:{job_id}", "audit": audit, "year": calendar,
-        "copies": await site.services.compute.run(lambda: copied_request(row.job)),
+        "pause": pause, "copies": await site.services.compute.run(lambda: copied_request(row.job)),
     })
 
 
 async def _audit(site: Site, who: Identity, job_id: UUID) -> list[dict[str, Any]] | None:
     """Return the newest changes of a job, None if the visitor may not see them."""
-    if not may(who, Permission.AUDIT):
+    if not may(who, Permission.WRITE):
         return None
-    page = await site.services.reads.audit(who, AuditFilter(kind="job", thing=str(job_id)), _CHANGES_LISTED)
-    return audit_rows(page.items)
+    return audit_rows(await site.services.reads.job_audit(who, job_id, _CHANGES_LISTED))
+
+
+async def _pause(site: Site, who: Identity, row: JobRow) -> StatusChange | None:
+    """Return who paused a paused job, when and why, None if that is not known."""
+    if row.job.status is not JobStatus.PAUSED:
+        return None
+    changes = await site.services.reads.status_changes(who, row.job, datetime.now(UTC) + timedelta(minutes=1))
+    return changes[0] if changes and changes[0].status == "paused" else None
 
 
 async def _year(site: Site, row: JobRow, job: JobView, effective: EffectiveCalendar | None) -> CalendarYear:
@@ -79,7 +89,8 @@ async def _act(
     request: Request, site: Site, who: Identity, verb: type[JobVerb], *, job_id: UUID, form: dict[str, str]
 ) -> Response:
     """Apply a verb to a job; return its row, or redirect with a message."""
-    result = await site.services.actions.command(who, verb.kind, job_id)
+    note = ActionNote(reason=form.get("reason", "").strip()[:MAX_REASON] or None)
+    result = await site.services.actions.command(who, verb.kind, job_id, note=note)
     job = job_view(result.row)
     if form.get("row") and request.headers.get("hx-request"):
         return site.part(request, "job_row", who, {"job": job})

@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from scheduler.api.console.formatting import local
 from scheduler.api.console.occurrence_rows import preview_rows
 from scheduler.api.console.pages.audit import audit_rows
 from scheduler.api.console.site import ConsoleRoute, Site, SiteParam, Visitor, may
@@ -14,7 +15,7 @@ from scheduler.api.identity import Identity, Permission
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.recurrence import zone
-from scheduler.postgres.audit import AuditFilter
+from scheduler.postgres.audit import StatusChange
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView, job_view
@@ -23,6 +24,7 @@ from scheduler.views.runs import RunView
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _MOST = 200  # occurrences and runs
 _CHANGES = 5
+_STOPPED = ("paused", "cancelled")
 
 
 @router.get("/jobs/{job_id}/day")
@@ -35,7 +37,8 @@ async def day_page(request: Request, site: SiteParam, who: Visitor, job_id: UUID
     start, end = (datetime.combine(date, time(), here).astimezone(UTC) for date in (day, day + timedelta(days=1)))
     page = await site.services.reads.runs(who, RunFilter(job_id=str(job_id), since=start, until=end), _MOST)
     occurrences = await _occurrences(site, who, row, start, end)
-    rows = _rows(job, list(page.items), occurrences, datetime.now(UTC))
+    statuses = await site.services.reads.status_changes(who, row.job, end)
+    rows = _rows(job, list(page.items), occurrences, statuses, datetime.now(UTC))
     return site.page(request, "job_day.html", {
         "who": who, "page": "jobs", "job": job, "day": day, "rows": rows[:_MOST], "more": len(rows) > _MOST,
         "changes": await _changes(site, who, job_id, end), "before": day - timedelta(days=1),
@@ -64,7 +67,8 @@ async def _occurrences(
 
 
 def _rows(
-    job: JobView, runs: list[RunView], occurrences: list[dict[str, Any]], now: datetime
+    job: JobView, runs: list[RunView], occurrences: list[dict[str, Any]], statuses: list[StatusChange],
+    now: datetime,
 ) -> list[dict[str, Any]]:
     """Return runs and occurrences by time; an occurrence that has a run is one row."""
     by_time = {run.due_at: run for run in runs}
@@ -72,13 +76,14 @@ def _rows(
     for occurrence in occurrences:
         at = datetime.fromisoformat(occurrence["utc"])
         run = by_time.pop(at, None) if not occurrence["skipped"] else None
+        state = "" if run is not None else _state(job, at, statuses, now, skipped=occurrence["skipped"])
         rows.append({"at": at, "run": run, "note": occurrence["note"], "skipped": occurrence["skipped"],
-                     "state": _state(job, at, now, skipped=occurrence["skipped"]) if run is None else ""})
+                     "state": state})
     rows += [{"at": at, "run": run, "note": "", "skipped": False, "state": ""} for at, run in by_time.items()]
     return sorted(rows, key=lambda row: row["at"])
 
 
-def _state(job: JobView, at: datetime, now: datetime, *, skipped: bool) -> str:
+def _state(job: JobView, at: datetime, statuses: list[StatusChange], now: datetime, *, skipped: bool) -> str:
     """Return what is known of an occurrence without a run."""
     if skipped:
         return "skipped"
@@ -86,14 +91,21 @@ def _state(job: JobView, at: datetime, now: datetime, *, skipped: bool) -> str:
         return "planned" if job.status == "pending" else f"not planned: the job is {job.status}"
     if at < job.created_at:
         return "before the job was created"
+    stopped = next((change for change in statuses if change.at <= at), None)  # the newest change before it
+    if stopped is not None and stopped.status in _STOPPED:
+        return f"not emitted then: {_who_stopped(stopped, job.timezone)}"
     if job.run is None and job.target is None:
         return "not recorded: the job is not tracked"
-    return "no run: the job was paused, or the occurrence was skipped, missed or not in the schedule then"
+    return "no run: the occurrence was skipped or missed, or it was not in the schedule then"
+
+
+def _who_stopped(change: StatusChange, timezone: str) -> str:
+    reason = f" ({change.reason})" if change.reason else ""
+    return f"{change.status} by {change.who or 'an unknown user'} on {local(change.at, timezone)}{reason}"
 
 
 async def _changes(site: Site, who: Identity, job_id: UUID, end: datetime) -> list[dict[str, Any]] | None:
     """Return the newest changes of the job until the end of the day, None if the visitor may not see them."""
-    if not may(who, Permission.AUDIT):
+    if not may(who, Permission.WRITE):
         return None
-    wanted = AuditFilter(kind="job", thing=str(job_id), until=end)
-    return audit_rows((await site.services.reads.audit(who, wanted, _CHANGES)).items)
+    return audit_rows(await site.services.reads.job_audit(who, job_id, _CHANGES, end))

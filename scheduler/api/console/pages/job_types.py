@@ -5,6 +5,8 @@ from starlette.responses import Response
 
 from scheduler.api.console.payload_inputs import payload_inputs
 from scheduler.api.console.site import ConsoleRoute, SiteParam, Visitor
+from scheduler.api.identity import Permission, check
+from scheduler.postgres.console_queries import list_tenants
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _SUGGESTED = 200
@@ -15,6 +17,14 @@ async def types_part(request: Request, site: SiteParam, who: Visitor) -> Respons
     """Return the types that handlers serve or jobs use, as suggestions."""
     page = await site.services.reads.job_types(who, _SUGGESTED, None)
     return site.part(request, "job_types", who, {"types": page.items})
+
+
+@router.get("/jobs/tenants")
+async def tenants_part(request: Request, site: SiteParam, who: Visitor) -> Response:
+    """Return the tenants that have jobs, as suggestions."""
+    check(who, Permission.READ_ALL)
+    rows = await site.services.database.search(list_tenants)
+    return site.part(request, "tenant_names", who, {"tenants": sorted(row.tenant for row in rows)})
 
 
 @router.get("/jobs/types/payload")

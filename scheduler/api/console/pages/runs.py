@@ -18,6 +18,7 @@ from scheduler.api.console.list_filters import (
     parse_filters,
     run_filter,
 )
+from scheduler.api.console.pages.bulk import note_of
 from scheduler.api.console.run_summary import run_context
 from scheduler.api.console.sent_request import sent_request
 from scheduler.api.console.session import Flash
@@ -89,8 +90,10 @@ async def retry_all(site: SiteParam, who: Visitor, form: Form) -> Response:
     parsed, problems = run_filter(filters)
     if problems or filters.get("status") not in _RETRIED:
         raise Unprocessable([Problem("status", "must be dead or cancelled: only those runs can be retried")])
-    number = await site.services.actions.all_runs(who, parsed)
-    return redirect_to(address("/runs", filters), Flash(f"{count(number, 'run')} retried"))
+    note = note_of(form)
+    number = await site.services.actions.all_runs(who, parsed, note=note)
+    page = f"/bulk/{note.batch}" if number else address("/runs", filters)
+    return redirect_to(page, Flash(f"{count(number, 'run')} retried"))
 
 
 @router.get("/runs/{event_id}")

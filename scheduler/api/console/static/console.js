@@ -273,6 +273,24 @@
     });
   });
 
+  const fillZone = document.querySelector('[data-fill-zone]');
+  if (fillZone) fillZone.addEventListener('click', () => {
+    fillZone.form.elements.zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    fillZone.form.requestSubmit();
+  });
+
+  // Types and tenants are suggested once a field for them is focused.
+  document.addEventListener('focusin', async ({ target }) => {
+    if (!target.matches('input[data-suggest]') || document.getElementById(target.getAttribute('list'))) return;
+    const list = document.createElement('datalist');
+    list.id = target.getAttribute('list');
+    document.body.append(list);
+    try {
+      const response = await fetch(`/jobs/${list.id}`, { headers: { 'HX-Request': 'true' } });
+      if (response.ok) list.innerHTML = await response.text();
+    } catch { /* no suggestions */ }
+  });
+
   // Copy buttons; without access to the clipboard the text is selected.
   document.addEventListener('click', async ({ target }) => {
     if (!target.dataset || !target.dataset.copies) return;
@@ -286,6 +304,22 @@
     }
     setTimeout(() => { target.textContent = 'Copy'; }, 2000);
   });
+
+  // Selected rows: their number, and all of a page at once. The bar is shown once something is selected.
+  const selected = document.getElementById('selected');
+  const showSelected = () => {
+    const bar = document.getElementById('selected');
+    if (!bar) return;
+    const number = all('input.pick:checked').length;
+    bar.hidden = !number;
+    bar.querySelector('[data-selected]').textContent = `${number} selected:`;
+  };
+  if (selected) document.addEventListener('change', ({ target }) => {
+    if (target.id === 'pick-all') all('input.pick').forEach((pick) => { pick.checked = target.checked; });
+    if (target.matches('#pick-all, input.pick')) showSelected();
+  });
+  showSelected();
+  document.addEventListener('htmx:afterSettle', showSelected);
 
   // A chosen file is read into a text field, so that forms stay plain text.
   all('input[data-reads-into]').forEach((input) => input.addEventListener('change', async () => {
@@ -336,6 +370,8 @@
   };
   const replace = (part, markup) => {
     const element = parsed(markup).firstElementChild;
+    const pick = element.querySelector('input.pick');
+    if (pick) pick.checked = part.querySelector('input.pick')?.checked ?? false;
     part.replaceWith(element);
     return element;
   };
