@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 import pika
@@ -27,6 +28,7 @@ from scheduler.rabbit.pika_internals import ReadingConnection
 T = TypeVar("T")
 _NOT_FOUND = 404
 _DROP_SLACK = 5.0
+_DELETION_SECONDS = 1.0  # RabbitMQ 4.3 needs some of it between a cancel and the end of the queue
 _MAX_DROPPED_AFTER = 60.0  # without heartbeats, or with the broker's default interval
 
 
@@ -197,7 +199,8 @@ class Link:
         """Close the link with a reason after the broker cancelled a consumer; only on the I/O thread.
 
         RabbitMQ cancels a consumer whose queue was deleted, and since 4.3 also one that did not acknowledge in
-        time; that one stays suspended until its channel is closed.
+        time; that one stays suspended until its channel is closed. 4.3 cancels before it deletes, so a queue that
+        exists is checked once more.
         """
 
         def lost(problem: str) -> None:
@@ -207,7 +210,12 @@ class Link:
 
         def opened(channel: pika.channel.Channel) -> None:
             channel.add_on_close_callback(lambda _, error: lost(_cancelled(queue, error)))
-            channel.queue_declare(queue, passive=True, callback=lambda _: lost(_cancelled(queue, None)))
+            last = partial(check, channel, lambda: lost(_cancelled(queue, None)))
+            check(channel, lambda: self._connection.ioloop.call_later(_DELETION_SECONDS, last))
+
+        def check(channel: pika.channel.Channel, exists: Callable[[], object]) -> None:
+            if channel.is_open:  # if not, its close callback has reported why
+                channel.queue_declare(queue, passive=True, callback=lambda _: exists())
 
         self._connection.channel(on_open_callback=opened)
 
