@@ -157,10 +157,13 @@ def test_headers_that_pika_cannot_decode_are_delivered_unchanged(shop):
         + short(b"no UUID \xff")
     )
     shop.send(queue, b"\x00\xff", properties=Raw(raw))
+    out = table(**kept, x_delay=value("l", "q", -50))
+    wanted = struct.pack(">H", flags) + short(b"\xff") + out + b"\x01\x07" + short(b"no UUID \xff")
     with keeping_raw():
         [(_, properties, body)] = shop.take(queue, 1)
-    out = table(**kept, x_delay=value("l", "q", -50))
-    assert properties.raw == struct.pack(">H", flags) + short(b"\xff") + out + b"\x01\x07" + short(b"no UUID \xff")
+        shop.send(queue, exchange="", properties=Raw(wanted))  # RabbitMQ 4 sorts the headers of any message
+        [(_, undelayed, _)] = shop.take(queue, 1)
+    assert properties.raw == undelayed.raw
     assert body == b"\x00\xff"
 
 

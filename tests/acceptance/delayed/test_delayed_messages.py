@@ -43,7 +43,7 @@ def test_messages_without_a_delay_header_bypass_the_sidecar(shop, sidecar):
     stored(sidecar, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 20_000_000])
+@pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 16 * 1024**2])  # the most for RabbitMQ 4
 def test_a_body_of_any_size_and_content(shop, size):
     queue, body = shop.queue(), bytes(range(256)) * (size // 256 + 1)
     shop.send(queue, body[:size], x_delay=1)
@@ -147,7 +147,7 @@ def test_a_message_rejected_by_its_consumer_can_be_delayed_again(shop):
         method, properties, _ = until(
             lambda: got if (got := shop.channel.basic_get(queue))[0] else None, "the next attempt")
         deaths = (properties.headers.get("x-death") or [{"count": 0}])[0]["count"]
-        assert deaths == attempt
+        assert deaths in {attempt, min(attempt, 1)}  # RabbitMQ 4 counts from 1 after each publication
         assert properties.headers["x-delay"] == -30  # as with the plugin: a new delay must be set explicitly
         shop.channel.basic_nack(method.delivery_tag, requeue=False)
     shop.channel.basic_ack(until(lambda: shop.channel.basic_get(queue)[0], "the last").delivery_tag)

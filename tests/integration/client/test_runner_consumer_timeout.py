@@ -1,25 +1,28 @@
 """Handlers that take longer than the broker waits for an acknowledgement."""
 
 import queue
+import re
 import threading
+from uuid import uuid4
 
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 from runner_support import Running, due, tracked
-from support import DEADLINE, amqp, until
+from support import DEADLINE, amqp, patiently, until
 
 from scheduler.client.retries import RetryQueues
+from scheduler.rabbit import topology
 
-SETTINGS = {"consumer_timeout": 3_000, "channel_tick_interval": 200}  # milliseconds
+SETTINGS = {"consumer_timeout": 3_000, "channel_tick_interval": 200, "quorum_tick_interval": 500}  # milliseconds
 
 
 @pytest.fixture
 def impatient(stack):
-    """RabbitMQ closes a channel that has not acknowledged a delivery for three seconds."""
+    """RabbitMQ closes a channel that has not acknowledged a delivery for 3 s; 4.3 cancels the consumer."""
     if stack.rabbitmq is None:
         pytest.skip("needs a private broker")
     node = stack.rabbitmq
-    before = {name: node.evaluate(f"element(2, application:get_env(rabbit, {name}))") for name in SETTINGS}
+    before = {name: node.evaluate(f"application:get_env(rabbit, {name}, 5000)") for name in SETTINGS}
     for name, value in SETTINGS.items():
         node.evaluate(f"application:set_env(rabbit, {name}, {value})")
     yield
@@ -28,7 +31,20 @@ def impatient(stack):
 
 
 @pytest.fixture
-def running(impatient, amqp_url, host):  # noqa: ARG001 - the broker must be impatient first
+def queue_type(stack, impatient):  # noqa: ARG001 - the broker must be impatient first
+    """From RabbitMQ 4.3 on only quorum queues have a consumer timeout."""
+    major, minor = re.findall(r"\d+", stack.rabbitmq.evaluate("rabbit_misc:version()"))[:2]
+    return "quorum" if (int(major), int(minor)) >= (4, 3) else "classic"
+
+
+@pytest.fixture
+def amqp_url(vhost, queue_type):
+    patiently(lambda: topology.declare(vhost, queue_type="quorum", due_queue_type=queue_type))
+    return vhost
+
+
+@pytest.fixture
+def running(amqp_url, host):
     made = Running(amqp_url, host)
     made.begun, made.finish = threading.Semaphore(0), threading.Event()
 
@@ -49,17 +65,20 @@ def running(impatient, amqp_url, host):  # noqa: ARG001 - the broker must be imp
 
 
 @pytest.fixture
-def timed_out(amqp_url):
-    """A function that returns once the broker has closed the channel of a consumer as idle as ours."""
+def timed_out(amqp_url, queue_type):
+    """A function that returns once the broker has timed out a consumer as idle as ours."""
     def wait():
-        connection = amqp(amqp_url)
+        connection, cancelled = amqp(amqp_url), []
         channel = connection.channel()
-        name = channel.queue_declare("", exclusive=True).method.queue
+        channel.add_on_cancel_callback(cancelled.append)
+        name = f"idle-{uuid4()}"
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": queue_type})
         channel.basic_consume(name, lambda *_: None)
         channel.basic_publish("", name, b"never acknowledged")
-        until(lambda: connection.process_data_events(0.1) or not channel.is_open, "a consumer timeout")
-        with pytest.raises(ChannelClosedByBroker, match="timed out"):
-            raise channel._closing_reason
+        until(lambda: connection.process_data_events(0.1) or cancelled or not channel.is_open, "a time-out")
+        if not cancelled:
+            with pytest.raises(ChannelClosedByBroker, match="timed out"):
+                raise channel._closing_reason
         connection.close()
 
     return wait
@@ -124,7 +143,7 @@ def test_a_tracked_event_is_acknowledged_when_running_is_confirmed(running, capl
     assert not running.begun.acquire(blocking=False)
 
 
-def test_a_full_runner_leaves_further_events_to_others(amqp_url, host, timed_out, impatient):  # noqa: ARG001 - as above
+def test_a_full_runner_leaves_further_events_to_others(amqp_url, host, timed_out):
     running = Running(amqp_url, host, workers=1, prefetch=1)
     begun, finish = threading.Semaphore(0), threading.Event()
 
