@@ -13,6 +13,7 @@ from scheduler.cli.verb_helpers import open_connection
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.targets.target import mask_target_text
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.postgres.jobs.lists import find_job
 from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.settings import Settings
@@ -61,6 +62,8 @@ def explain(job: JobReport) -> list[str]:
         "type": plain(job.job_type) if job.job_type is not None else "unknown",
         **({} if job.name is None else {"name": plain(job.name)}),
         **({} if job.description is None else {"description": plain(job.description.replace(chr(10), " "))}),
+        **({} if job.tenant == DEFAULT_TENANT else {"tenant": plain(job.tenant)}),
+        **({} if job.route is None else {"route": plain(job.route)}),
         "payload": plain(job.payload, _MAX_PAYLOAD),
         **({} if job.target is None else {"target": plain(mask_target_text(job.target), _MAX_TARGET)}),
         "schedule": _schedule(job),

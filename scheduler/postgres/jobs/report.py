@@ -19,6 +19,8 @@ class JobReport:
     job_type: str | None
     name: str | None
     description: str | None
+    tenant: str
+    route: str | None
     payload: str
     target: str | None
     rrule: str | None

@@ -1,6 +1,7 @@
 -- Return one job with its last event, the database's time and the number of live replicas. `is_locked` is true while the
 -- transaction that last locked the row is open; this check takes no lock.
-SELECT id, status::text AS status, job_type, name, description, payload::text AS payload, target::text AS target,
+SELECT id, status::text AS status, job_type, name, description, tenant, route, payload::text AS payload,
+       target::text AS target,
        rrule, cron, every, timezone, starts_at, start_source IS NOT DISTINCT FROM 'manual' AS manual,
        next_run_at, occurrence, retries, retry_at, triggers, trigger_at, triggered_at, wake_at,
        requested_at, cancelled_at, paused_at, resumed_at, created_at, finished_at,

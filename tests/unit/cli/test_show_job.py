@@ -32,7 +32,8 @@ def at(seconds):
 # Emitted on time, an hour ago; due again the next day.
 JOB = JobReport(
     id="0b6f9c1e-6f0c-4b50-9b0e-0d8a3f3f2a11", status=JobStatus.PENDING, job_type="invoice.reminder",
-    name=None, description=None, payload='{"invoice": 42}', target=None, rrule="FREQ=DAILY", cron=None, every=None,
+    name=None, description=None, tenant="default", route=None, payload='{"invoice": 42}', target=None,
+    rrule="FREQ=DAILY", cron=None, every=None,
     timezone="Europe/Berlin", starts_at=DUE, manual=False, next_run_at=DUE + DAY,
     occurrence=1, retries=0, retry_at=None, triggers=(), trigger_at=None, triggered_at=None, wake_at=DUE + DAY,
     requested_at=DUE - DAY, cancelled_at=None, paused_at=None, resumed_at=None, created_at=DUE - DAY,
@@ -90,6 +91,11 @@ def test_a_job_on_time():
 ])
 def test_the_schedule_is_printed_as_written(changed, text):
     assert parts(**changed)[0][3] == f"schedule   {text}"
+
+
+def test_the_owner_and_the_route_are_shown():
+    facts = parts(tenant="acme", route="mails")[0]
+    assert {"tenant     acme", "route      mails"} <= set(facts)
 
 
 def test_a_target_is_shown_without_its_credentials():
