@@ -17,7 +17,7 @@ DOCKER_ONLY = ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_
               && ! { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } \
               && docker compose version >/dev/null 2>&1
 
-.PHONY: help run check test test-deep languages lint schemas dashboards example pictures screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
+.PHONY: help run check test test-deep languages upgrade lint schemas dashboards example pictures screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVER
 languages: $(READY) ## build and run the small host in Java, Go, PHP, Ruby and TypeScript (as root it installs them)
 	@$(BIN)/python -m pytest -m "languages or not languages" \
 	  tests/acceptance/test_languages.py tests/acceptance/delayed/test_delayed_docs.py $(ARGS)
+
+upgrade: $(READY) ## move a database by logical replication between two versions of Postgres (FROM=trixie TO=sid)
+	@FROM=$(FROM) TO=$(TO) $(BIN)/python -m pytest tests/acceptance/test_logical_replication.py $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
