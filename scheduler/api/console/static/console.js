@@ -442,7 +442,7 @@
   // After an action in a row the focus returns to the row's button; until then the stream leaves the row alone.
   document.addEventListener('htmx:beforeRequest', ({ target }) => { acted = target.closest('tr[id]')?.id ?? null; });
   const returnFocus = () => {
-    if (acted && document.activeElement === document.body) document.getElementById(acted)?.querySelector('form button')?.focus();
+    if (acted && document.activeElement === document.body) document.getElementById(acted)?.querySelector('form[hx-post] button')?.focus();
     acted = null;
   };
   ['htmx:afterSettle', 'htmx:responseError', 'htmx:sendError'].forEach((kind) => document.addEventListener(kind, returnFocus));
