@@ -31,6 +31,9 @@ CONNECT: dict[str, Any] = {
 }
 SESSION = {
     "TimeZone": "UTC",
+    # Defaults of the database or the user must not change what a statement means.
+    "default_transaction_isolation": "read committed",
+    "array_nulls": "on",
     # A frozen replica must release its rows, so that other replicas can claim them.
     "idle_in_transaction_session_timeout": "15s",
     "statement_timeout": "15s",

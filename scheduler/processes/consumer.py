@@ -36,7 +36,7 @@ from scheduler.rabbit.reply_sender import ReplySender
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
-_returned = ThrottledWarning(log, "messages returned to the queue: their rows have been locked for too long")
+_returned = ThrottledWarning(log, "messages returned to the queue: they were set aside for too long")
 
 BATCH = 1000
 SESSIONS = 2
@@ -101,6 +101,7 @@ class Consumer:
         )
         read = self._redeliveries.read
         while not self._stop and self._prepare(link):
+            publisher.forget_refused()
             inbox = BatchConsumer(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
                 self._serve(inbox, publisher, link)
@@ -141,7 +142,7 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 self._turn(inbox)
-                if self._locked and not self._retry(batches, inbox, publisher, link):
+                if not self._retry(batches, inbox, publisher, link):
                     return
                 deliveries = self._take(batches, inbox, publisher, link)
                 if deliveries is None:
@@ -240,10 +241,17 @@ class Consumer:
     def _retry(
         self, batches: deque[PendingBatch], inbox: BatchConsumer, publisher: OutcomePublisher, link: Link
     ) -> bool:
-        """Retry the messages that were set aside, concurrently with new ones; return False if the inbox ends."""
-        if self._locked.must_return:
+        """Retry the messages that were set aside; return False if the inbox ends."""
+        if self._locked.must_return or publisher.refused_seconds > self._locked.hold_seconds:
             self._return_all(batches, inbox, publisher)
             return False
+        published = publisher.retry_refused()
+        if published and (moved := [*published.accepted, *published.not_copied]):
+            inbox.ack(moved, published.not_copied)
+        return not self._locked or self._retry_locked(inbox, publisher, link)
+
+    def _retry_locked(self, inbox: BatchConsumer, publisher: OutcomePublisher, link: Link) -> bool:
+        """Retry messages whose rows were locked, concurrently with new ones; return False if the inbox ends."""
         waits = False
         if (retried := self._locked.retrying) is not None:
             if not retried.stored.done():
@@ -294,12 +302,17 @@ class Consumer:
         outcomes = [
             delivery.read if isinstance(delivery.read, Rejected) else next(stored_outcomes) for delivery in batch
         ]
-        not_copied = publisher.publish(self._replies(batch, outcomes))
+        published = publisher.publish(self._replies(batch, outcomes))
         self.kind.count(batch, outcomes)
         batch_telemetry.log_commands(batch, outcomes, stored.began, stored.ended)
-        inbox.ack(batch, not_copied)
+        if published.refused:
+            tags = {delivery.tag for delivery in published.refused}
+            inbox.set_aside(published.refused)
+            batch = [delivery for delivery in batch if delivery.tag not in tags]
+        if batch:
+            inbox.ack(batch, published.not_copied)
         if self._redeliveries:
-            self._redeliveries.forget(batch)
+            self._redeliveries.forget([*batch, *published.refused])
 
     def _replies(self, batch: Sequence[Delivery], outcomes: Sequence[MessageOutcome]) -> list[CommandReply]:
         return _replies(batch, outcomes)

@@ -50,9 +50,14 @@ class LockedMessages:
         return time.monotonic() >= self._skip_locked_until
 
     @property
+    def hold_seconds(self) -> float:
+        """How long messages may be set aside, before the broker's consumer timeout."""
+        return self._consumer_timeout.hold_seconds
+
+    @property
     def must_return(self) -> bool:
-        """Whether the messages must return to the queue, before the broker's consumer timeout."""
-        return self._set_aside.held_seconds > self._consumer_timeout.hold_seconds
+        """Whether the messages must return to the queue."""
+        return self._set_aside.held_seconds > self.hold_seconds
 
     def forget(self) -> None:
         """Forget the messages: their inbox has ended."""

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.domain.names import DEAD_EXCHANGE, DEAD_QUEUE, EVENTS_EXCHANGE
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, fits, json_message
 from scheduler.rabbit.link import Link, RabbitUnavailable
@@ -14,7 +16,12 @@ from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 from scheduler.rabbit.reply_address import ReplyAddresses
 from scheduler.rabbit.reply_sender import Reply, ReplySender
 
+log = get_logger(__name__)
+_refusals = ThrottledWarning(log, "rejected commands wait: the dead-letter queue does not accept them")
+
 CONFIRM_TIMEOUT = 20.0
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 5.0
+RETRIED = 100  # dead letters at a time
 _REASON_CHARACTERS = 4000
 
 
@@ -30,8 +37,21 @@ class CommandReply:
     entered: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What became of rejected commands whose copies were published."""
+
+    accepted: list[Delivery]
+    not_copied: list[Delivery]  # only the broker can move them
+    refused: list[Delivery]  # to be retried
+
+
 class OutcomePublisher:
-    """Publishes the outcomes of a batch; only dead letters can delay the batch."""
+    """Publishes the outcomes of a batch; only the confirms of dead letters can delay the batch.
+
+    A dead letter that the broker refuses, for example because scheduler_dead is full, is kept and retried: its
+    command stays unacknowledged, and the others go on.
+    """
 
     def __init__(
         self, link: Link, pause: Callable[[], None], replies: ReplySender, addresses: ReplyAddresses | None = None,
@@ -44,17 +64,58 @@ class OutcomePublisher:
         self._publisher = Publisher(link)
         self._replies = replies
         self._max_body = max_body
+        self._refused: list[CommandReply] = []
+        self._refused_since = self._retry_at = 0.0
+        self._retry_seconds = RETRY_SECONDS
 
-    def publish(self, outcomes: Sequence[CommandReply]) -> list[Delivery]:
-        """Publish, and wait until every dead letter is confirmed in a queue. Raises Unavailable otherwise.
-
-        Returns the rejected commands that cannot be copied: only the broker can move them.
-        """
+    def publish(self, outcomes: Sequence[CommandReply]) -> DeadLetters:
+        """Publish, and wait for the broker's response to each dead letter. Raises Unavailable if there is none."""
         if not outcomes:
-            return []
+            return DeadLetters([], [], [])
         rejected = [outcome for outcome in outcomes if outcome.reason is not None]
+        settle = self._send_copies(rejected)
+        events = self._send([_message(EVENTS_EXCHANGE, "rejected", outcome) for outcome in rejected])
+        self._reply(outcomes)
+        published = settle()
+        self._receipts(events)
+        return published
+
+    @property
+    def refused_seconds(self) -> float:
+        """How long refused dead letters have waited; 0 if there are none."""
+        return time.monotonic() - self._refused_since if self._refused else 0.0
+
+    def forget_refused(self) -> None:
+        """Forget the refused dead letters: their commands return to the queue."""
+        self._refused, self._retry_seconds = [], RETRY_SECONDS
+
+    def retry_refused(self) -> DeadLetters | None:
+        """Publish refused dead letters again; return None if it is not time yet."""
+        if not self._refused or time.monotonic() < self._retry_at:
+            return None
+        since, retried, self._refused = self._refused_since, self._refused[:RETRIED], self._refused[RETRIED:]
+        self._publisher.renew()  # RabbitMQ may not tell a channel that the queue has room again
+        published = self._send_copies(retried)()
+        self._refused_since = since
+        if not published.refused:
+            self._retry_seconds = RETRY_SECONDS
+        return published
+
+    def _refuse(self, outcomes: Sequence[CommandReply], receipt: Receipt) -> None:
+        now = time.monotonic()
+        self._refused_since = self._refused_since if self._refused else now
+        self._refused += outcomes
+        self._retry_at = now + self._retry_seconds
+        self._retry_seconds = min(self._retry_seconds * 2, MAX_RETRY_SECONDS)
+        _refusals.warning(
+            queue=DEAD_QUEUE, count=len(self._refused), response=str(receipt),
+            do=f"check that {DEAD_QUEUE} is bound to {DEAD_EXCHANGE}, and its length limit",
+        )
+
+    def _send_copies(self, rejected: Sequence[CommandReply]) -> Callable[[], DeadLetters]:
+        """Publish copies of rejected commands; return a function that waits for the broker's responses."""
         copies: list[RawMessage] = []
-        copied: list[Delivery] = []
+        copied: list[CommandReply] = []
         not_copied: list[Delivery] = []
         for outcome in rejected:
             copy = _dead_letter(outcome, self._publisher.frame_max, self._max_body)
@@ -62,19 +123,27 @@ class OutcomePublisher:
                 not_copied.append(outcome.delivery)
             else:
                 copies.append(copy)
-                copied.append(outcome.delivery)
-        dead_letters = self._send(copies)
-        events = self._send([_message(EVENTS_EXCHANGE, "rejected", outcome) for outcome in rejected])
-        self._reply(outcomes)
-        for delivery, receipt in zip(copied, self._receipts(dead_letters), strict=True):
-            if receipt is Receipt.UNSENDABLE:
-                not_copied.append(delivery)
-            elif receipt is not Receipt.CONFIRMED:
-                raise Unavailable(
-                    f"{DEAD_EXCHANGE} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
-                )
-        self._receipts(events)
-        return not_copied
+                copied.append(outcome)
+        confirms = self._send(copies)
+
+        def settle() -> DeadLetters:
+            accepted, refused = [], []
+            for outcome, receipt in zip(copied, self._receipts(confirms), strict=True):
+                match receipt:
+                    case Receipt.CONFIRMED:
+                        accepted.append(outcome.delivery)
+                    case Receipt.UNSENDABLE:
+                        not_copied.append(outcome.delivery)
+                    case Receipt.REFUSED | Receipt.RETURNED:
+                        refused.append(outcome)
+                        response = receipt
+                    case _:
+                        raise Unavailable(f"RabbitMQ did not confirm a rejected command in {DEAD_EXCHANGE}")
+            if refused:
+                self._refuse(refused, response)
+            return DeadLetters(accepted, not_copied, [outcome.delivery for outcome in refused])
+
+        return settle
 
     def _reply(self, outcomes: Sequence[CommandReply]) -> None:
         replies = []

@@ -173,3 +173,25 @@ def test_replies_and_events_of_a_command_are_bounded_by_amqp_itself(sidecar, hos
     _, properties, _ = host.get(name)
     assert properties.correlation_id == "ö" * 127
     assert isinstance(properties, pika.BasicProperties)
+
+
+def test_a_full_dead_letter_queue_delays_only_the_rejected_commands(stack, sidecar, host, amqp_url):
+    if stack.rabbitmq is None:
+        pytest.skip("needs a private server")
+    vhost = name_of(amqp_url)
+    limit = json.dumps({"max-length": 1, "overflow": "reject-publish"})
+    stack.rabbitmq.ctl("set_policy", "-p", vhost, "full", "^scheduler_dead$", limit, "--apply-to", "queues")
+    consumer = sidecar.start("consumer").ready()
+    bodies = [b"{no JSON %d" % number for number in range(20)]
+    for body in bodies:
+        host.publish("request", body)
+    consumer.logged("rejected commands wait: the dead-letter queue does not accept them")
+    stored = [host.request(run_at=iso(utc(days=1))) for _ in range(3)]
+    for job_id in stored:
+        sidecar.stored(job_id)
+    assert not [line for line in consumer.lines if line["event"].startswith("RabbitMQ unavailable")]
+    stack.rabbitmq.ctl("clear_policy", "-p", vhost, "full")
+    letters = [host.get("scheduler_dead")[2] for _ in bodies]
+    assert sorted(letters) == sorted(bodies)
+    assert consumer.stop() == 0
+    assert (host.drain("scheduler_inbox"), host.drain("scheduler_dead")) == ([], [])

@@ -280,3 +280,13 @@ def test_storing_does_not_queue_behind_another_commit_with_a_notification(databa
     with connected(database_url) as other, other.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM scheduler.jobs")
         assert cursor.fetchall() == [(1,)]
+
+
+def test_defaults_of_the_database_do_not_change_our_sessions(database_url):
+    name = database_url.rpartition("/")[2]
+    with connected(database_url) as admin:
+        for setting, value in (("default_transaction_isolation", "serializable"), ("array_nulls", "off")):
+            admin.cursor().execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    with closing(connect(database_url, "test")) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('transaction_isolation'), '{NULL}'::text[] = ARRAY[NULL]::text[]")
+        assert cursor.fetchone() == ("read committed", True)

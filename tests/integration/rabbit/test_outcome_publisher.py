@@ -34,7 +34,8 @@ def test_an_alarm_between_dead_letter_and_event_is_waited_for(amqp_url, host, mo
         properties = pika.BasicProperties(reply_to=replies)
         raw = b"".join(properties.encode())
         delivery = Delivery(1, "request", properties, b"poison", redelivered=False, size=6, raw=raw)
-        assert answers.publish([CommandReply(delivery, "ScheduleRejected", b"{}", "body: is not JSON")]) == []
+        published = answers.publish([CommandReply(delivery, "ScheduleRejected", b"{}", "body: is not JSON")])
+        assert (published.accepted, published.not_copied, published.refused) == ([delivery], [], [])
     finally:
         sender.close()
         link.close()

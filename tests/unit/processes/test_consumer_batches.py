@@ -53,7 +53,8 @@ def served(monkeypatch):
         consumer._storing.store = lambda _session, commands, _check: storing(commands[0].correlation_id, stop)
         consumer._finish = lambda deliveries, _stored, inbox, _reply_sender: inbox.ack(deliveries)
         try:
-            consumer._serve(queue, None, SimpleNamespace(check_open=None))
+            publisher = SimpleNamespace(refused_seconds=0, retry_refused=lambda: None)
+            consumer._serve(queue, publisher, SimpleNamespace(check_open=None))
         finally:
             consumer.close()
         assert len(consumer._free) == module.SESSIONS
