@@ -23,7 +23,7 @@ def test_icalendar_is_valid_until_the_end_of_its_last_year():
     (b'{\n "closed": {\n  "2026-02-30": "x"\n }\n}', 3),
     (b'{\n "weekend": ["XX"]\n}', 2),
     (b'{\n "weekend": [],\n "holidays": {}\n}', 3),
-    (b'{\n "closed": {"2026-12-25": "x",\n }\n}', 3),
+    (b'{\n "closed": {"2026-12-25": "x"\n "2026-12-26": "y"}\n}', 3),
     (b'{\n "valid_until": "2026"\n}', 2),
     (b'{"closed": {\n"2026-12-25": "x",\n"2026-12-25": "y"}}', 1),
     (b"BEGIN:VCALENDAR\n\xff", 2),

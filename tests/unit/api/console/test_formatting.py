@@ -47,7 +47,8 @@ def test_a_moment_in_full_names_its_zone():
 
 def test_times_outside_a_zones_range_are_shown_in_utc():
     assert formatting.local("9999-12-31T23:00:00Z", "Asia/Tokyo") == "Fri 31 Dec 9999 23:00 UTC"
-    assert formatting.local("0001-01-01T00:00:00Z", "America/New_York") == "Mon 1 Jan 1 00:00 UTC"
+    first = formatting.local("0001-01-01T00:00:00Z", "America/New_York")
+    assert first in {"Mon 1 Jan 1 00:00 UTC", "Mon 1 Jan 0001 00:00 UTC"}  # the second since Python 3.14
 
 
 @pytest.mark.parametrize(
