@@ -86,8 +86,9 @@ def _settle(page: Page, name: str) -> None:
     if name == "new-job":
         page.get_by_label("Name", exact=True).fill("Weekly report")
         page.get_by_label("Type", exact=True).fill("report.weekly")
+        weekdays = page.get_by_role("group", name="On which weekdays")
         for day in ("Mon", "Tue", "Wed", "Thu"):
-            page.get_by_label(day, exact=True).uncheck()
+            weekdays.get_by_label(day, exact=True).uncheck()
         page.get_by_label("Time zone").fill("Europe/Berlin")
         page.locator("#preview").get_by_text("Fridays at 09:00 in Europe/Berlin").wait_for()
         page.evaluate("document.activeElement.blur()")
