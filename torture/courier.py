@@ -98,23 +98,22 @@ class Courier:
         channel._impl.confirm_delivery(on_confirm)  # noqa: SLF001 - pika's blocking channel waits for each confirm
         try:
             while not self._stop.is_set():
-                batch = self._due()
-                for message in batch:
+                sent = 0
+                while sent < 50 and (message := self._next()):
                     self._unconfirmed[next(tags)] = message
                     record = message.record
                     record["publishes"] = record.get("publishes", 0) + 1
                     record.setdefault("first", time.time())
                     channel.basic_publish(message.exchange, message.key, message.body(), message.properties)
-                connection.process_data_events(0 if batch else 0.01)
+                    sent += 1
+                connection.process_data_events(0 if sent else 0.01)
         finally:
             with contextlib.suppress(Exception):
                 connection.close()
 
-    def _due(self) -> list[Message]:
-        batch: list[Message] = []
+    def _next(self) -> Message | None:
+        """Take the next due message: one at a time, so that an error loses no others."""
         with self._lock:
-            if len(self._unconfirmed) > 500:
-                return batch
-            while self._heap and self._heap[0][0] <= time.time() and len(batch) < 50:
-                batch.append(heapq.heappop(self._heap)[2])
-        return batch
+            if len(self._unconfirmed) > 500 or not self._heap or self._heap[0][0] > time.time():
+                return None
+            return heapq.heappop(self._heap)[2]

@@ -18,11 +18,13 @@
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
-# because dots separate routes. A tenant declares nothing at the broker: the script creates its queues, and the tenant
-# binds them to its route and reads them. With TENANTS, these settings apply:
-#   TENANT_QUEUES       names of the queues of each tenant, after TENANT: (default: events, which is TENANT:events)
+# because dots separate routes. A tenant declares and binds nothing at the broker: the script creates its queues and
+# binds them to its route, and the tenant reads them. With TENANTS, these settings apply:
+#   TENANT_QUEUES       names of the queues of each tenant, after TENANT: (default: events, which is TENANT:events). A
+#                       queue receives all of the tenant's events, or with NAME=KEY those with the key due.TENANT.KEY
 #   TENANT_QUEUE_BYTES  of each of a tenant's queues, and of each broker-named queue (default: 100 MiB)
-#   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 10, 100)
+#   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 10, 10). Each channel can hold one message of
+#                       max_message_size in the broker's memory
 #   MAX_QUEUES          of the virtual host (default: 10000)
 #   DEAD_QUEUE_BYTES    of scheduler_dead, which then drops its oldest messages (default: 1 GiB)
 set -eu
@@ -32,7 +34,7 @@ fail() { printf 'rabbitmq.sh: %s\n' "$1" >&2; exit 64; }
 
 json() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 
-users='' permissions='' topics='' policies='' parameters='' queues='' comma=',
+users='' permissions='' topics='' policies='' parameters='' queues='' bindings='' comma=',
     '
 
 user() { # name, password, configure, write, read, tags, limits
@@ -55,6 +57,11 @@ policy() { # name, pattern of queues, definition
 queue() { # name
     queues="$queues${queues:+$comma}{\"name\": \"$1\", \"vhost\": \"$(json "$vhost")\", \"durable\": true, \
 \"auto_delete\": false, \"arguments\": {\"x-queue-type\": \"quorum\"}}"
+}
+
+binding() { # queue, key
+    bindings="$bindings${bindings:+$comma}{\"source\": \"schedule.events\", \"vhost\": \"$(json "$vhost")\", \
+\"destination\": \"$1\", \"destination_type\": \"queue\", \"routing_key\": \"$2\", \"arguments\": {}}"
 }
 
 # Consumers and producers declare the topology, consume the inbox, the results and delayed messages, and publish
@@ -109,17 +116,21 @@ for entry in ${TENANTS:-}; do
     names="$names${names:+|}$tenant"
     # No configure permission. RabbitMQ has no limit of queues per user, and each queue on a route is one more copy
     # of each event; the permission would also cover exchanges, with bindings that take exponential time to match.
-    user "$tenant" "$password" '^$' \
-        "^(schedule\\.commands|$tenant:.*)\$" \
-        "^(schedule\\.events|$tenant:.*)\$" \
-        '' "\"max-connections\": ${TENANT_CONNECTIONS:-10}, \"max-channels\": ${TENANT_CHANNELS:-100}"
+    # No binding either: RabbitMQ limits neither the number of bindings nor the size of their arguments, and keeps
+    # them all in memory.
+    user "$tenant" "$password" '^$' '^schedule\.commands$' "^$tenant:.*\$" \
+        '' "\"max-connections\": ${TENANT_CONNECTIONS:-10}, \"max-channels\": ${TENANT_CHANNELS:-10}"
     topic "$tenant" schedule.commands '^(request|pause|resume|trigger|cancel|retry|calendar|result)$' '^$'
-    # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
-    topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\.[A-Za-z0-9_-]+)*(\\.[*#])?\$"
     policy "tenant-$tenant" "^$tenant:" "$bounded"
-    for name in ${TENANT_QUEUES:-events}; do
-        case $name in *[!A-Za-z0-9_.-]*) fail "a tenant's queue name consists of A-Z a-z 0-9 . _ -: $name" ;; esac
+    for entry in ${TENANT_QUEUES:-events}; do
+        name=${entry%%=*}
+        key=${entry#*=}
+        [ "$key" != "$entry" ] || key='#'
+        case $name in '' | *[!A-Za-z0-9_.-]*) fail "a tenant's queue name consists of A-Z a-z 0-9 . _ -: $name" ;; esac
+        # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
+        case ${key%[*#]} in *[!A-Za-z0-9_.-]*) fail "a key has at most one wildcard, at its end: $entry" ;; esac
         queue "$tenant:$name"
+        binding "$tenant:$name" "due.$tenant.$key"
     done
 done
 if [ -n "$names" ]; then
@@ -145,7 +156,7 @@ definitions() {
         "$(json "$vhost")" "$users" "$permissions"
     printf ' "policies": [\n    %s],\n "parameters": [\n    %s],\n "exchanges": [\n    %s],\n' \
         "$policies" "$parameters" "$exchanges"
-    printf ' "queues": [\n    %s],\n' "$queues"
+    printf ' "queues": [\n    %s],\n "bindings": [\n    %s],\n' "$queues" "$bindings"
     printf ' "topic_permissions": [\n    %s]}\n' "$topics"
 }
 

@@ -49,7 +49,7 @@ def script_environment(vhost: str) -> dict[str, str]:
         "COMMAND_WORKER_PASSWORD": PASSWORDS["scheduler_command_worker"],
         "API_PASSWORD": PASSWORDS["scheduler_api"], "WORKER_POOLS": "gpu",
         "TENANTS": " ".join(f"{name}:{PASSWORDS[name]}" for name in ("acme", "globex")),
-        "TENANT_QUEUES": "events mails",
+        "TENANT_QUEUES": "events mails=mail",
     }
 
 
@@ -152,14 +152,14 @@ def test_a_tenant_with_its_own_broker_user_gets_its_own_events(least, sidecar):
     tenant = amqp(as_user(amqp_url, "acme"))
     channel = tenant.channel()
     channel.confirm_delivery()
-    channel.queue_bind("acme:events", "schedule.events", "due.acme.mail")
     replies = []
     direct = "amq.rabbitmq.reply-to"  # a tenant may not declare a queue for replies, and needs none
     channel.basic_consume(direct, lambda *delivery: replies.append(json.loads(delivery[3])), auto_ack=True)
     body = json.dumps(request(1, tenant="acme", route="acme.mail"))
     channel.basic_publish("schedule.commands", "request", body, BasicProperties(user_id="acme", reply_to=direct))
     host = Host(as_user(amqp_url, "acme"))
-    assert json.loads(host.get("acme:events")[2])["tenant"] == "acme"
+    for queue in ("acme:events", "acme:mails"):
+        assert json.loads(host.get(queue)[2])["tenant"] == "acme"
     until(lambda: tenant.process_data_events(0.1) or replies, "the reply")
     assert replies[0]["status"] == "scheduled"
     host.close()
@@ -262,6 +262,12 @@ def test_tenants_are_limited(least, stack):
     limits = json.loads(stack.rabbitmq.ctl("list_user_limits", "--user", "acme", "--formatter", "json"))
     assert "max-connections" in str(limits)
     assert "max-channels" in str(limits)
+    columns = ("routing_key", "destination_name")
+    bindings = stack.rabbitmq.ctl("list_bindings", "-q", "-p", vhost, "--no-table-headers", *columns)
+    assert {tuple(line.split()) for line in bindings.splitlines()} >= {
+        (f"due.{tenant}.{key}", f"{tenant}:{name}") for tenant in ("acme", "globex")
+        for key, name in (("#", "events"), ("mail", "mails"))
+    }
     assert "max-queues" in stack.rabbitmq.ctl("list_vhost_limits", "-p", vhost, "--formatter", "json")
     with contextlib.closing(amqp(as_user(least[1], "scheduler_host"))) as connection:
         channel = connection.channel()
