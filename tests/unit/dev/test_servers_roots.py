@@ -1,4 +1,4 @@
-"""Servers of another Debian suite: the choice, the mirror, the scripts. CI runs real ones (SERVERS=sid)."""
+"""Servers of another Debian suite: the choice, the mirror, the scripts. `make test SERVERS=sid` uses real ones."""
 
 import subprocess
 
