@@ -24,6 +24,7 @@ from torture.themes import THEMES, draw
 from torture.world import World
 
 KEPT = ROOT / ".torture"
+DURABLE = {"synchronous_commit": "on"}  # a crash of Postgres must lose no commit
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
     seed = secrets.randbelow(1_000_000) if args.seed is None else args.seed
     code, limit = unpacked(args.commit), time.monotonic() + seconds(args.time)
     say(f"torture of {args.commit or 'this checkout'}, SEED={seed}")
-    with start_stack(purpose="torture", fast=True, say=say) as stack:
+    with start_stack(purpose="torture", fast=True, say=say, postgres_settings=DURABLE) as stack:
         attacks = Attacks(stack, code, KEPT)
         for plan in plans(args, seed):
             if time.monotonic() > limit:

@@ -9,6 +9,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.emitting.replanning import BATCH, Change, replan_batch
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.calendar_changes import find_calendar_changes
 from scheduler.postgres.claims import PLANNER
 from scheduler.postgres.connection import Connection, Cursor, connect, database_time, transaction
@@ -20,6 +21,7 @@ from scheduler.rabbit.publisher import Publisher
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
+_failures = ThrottledWarning(log, "jobs are not planned again; retrying")
 
 INTERVAL_SECONDS = 20.0  # between two searches for changes
 TURN_SECONDS = 1.0
@@ -58,8 +60,7 @@ class Replanner:
             except RabbitUnavailable:
                 raise
             except Unavailable as error:
-                log.warning("jobs are not planned again; retrying", problem=str(error),
-                            do="check that Postgres and RabbitMQ are running")
+                _failures.warning(problem=str(error), do="check that Postgres and RabbitMQ are running")
                 self._rest(TURN_SECONDS, link)
 
     def _replan(self, connection: Connection, publisher: Publisher, link: Link) -> None:

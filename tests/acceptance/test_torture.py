@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.dev.servers import start_stack
-from torture.__main__ import Attacks
+from torture.__main__ import DURABLE, Attacks
 from torture.releases import ROOT
 from torture.themes import draw
 
@@ -11,7 +11,7 @@ from torture.themes import draw
 @pytest.fixture(scope="module")
 def attacks(tmp_path_factory):
     """Servers of this module's own: their settings are changed here."""
-    with start_stack(purpose="torture", fast=True) as stack:
+    with start_stack(purpose="torture", fast=True, postgres_settings=DURABLE) as stack:
         yield Attacks(stack, ROOT, tmp_path_factory.mktemp("torture"))
 
 
