@@ -79,7 +79,7 @@ def delete_one(connection: Connection, key: CalendarKey, caller: Caller) -> Cale
             raise CalendarInUse(row.jobs)
         deleted = delete_calendar(stored, database_time(cursor))
         calendars.save_calendar(cursor, deleted, caller.who, changed=True)
-        entry = AuditEntry(caller, "delete", "calendar", key.name, key.tenant, _audited(stored, None))
+        entry = AuditEntry(caller, "delete", "calendar", key.name, key.tenant, _audited(stored, None)[0])
         audit.write_entries(cursor, [entry])
     return row
 
@@ -104,22 +104,28 @@ def _save(cursor: Cursor, outcome: CalendarOutcome, caller: Caller) -> None:
     changed = outcome.status == "stored"
     calendars.save_calendar(cursor, calendar, caller.who, changed=changed)
     if changed:
+        after, audited = _audited(calendar, before)
         audit.write_entries(cursor, [AuditEntry(
-            caller, ScheduleCalendar.kind, "calendar", calendar.name, calendar.tenant,
-            None if before is None else _audited(before, calendar), _audited(calendar, before),
+            caller, ScheduleCalendar.kind, "calendar", calendar.name, calendar.tenant, audited, after,
         )])
 
 
-def _audited(calendar: StoredCalendar, other: StoredCalendar | None) -> str:
-    """Return the fields that differ from another version as JSON, with a limited number of dates."""
+def _audited(calendar: StoredCalendar, other: StoredCalendar | None) -> tuple[str, str | None]:
+    """Return the fields in which two versions differ as JSON, those of each version."""
     fields, others = _fields(calendar), _fields(other)
-    values: dict[str, Any] = {"version": calendar.version}
+    before = None if other is None else _differing(other.version, others, fields)
+    return _differing(calendar.version, fields, others), before
+
+
+def _differing(version: int, fields: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """Return the version and the fields that differ from the others as JSON, with a limited number of dates."""
+    values: dict[str, Any] = {"version": version}
     for name, value in fields.items():
         if value == others.get(name):
             continue
         if isinstance(value, Mapping):
-            other_dates = others.get(name) or {}
-            dates = [day for day in value if value[day] != other_dates.get(day)]
+            other_dates = (others.get(name) or {}).get
+            dates = [day for day, text in value.items() if other_dates(day) != text]
             values[name] = {day: value[day] for day in dates[:MAX_AUDITED]}
             if len(dates) > MAX_AUDITED:
                 values[f"{name}_omitted"] = len(dates) - MAX_AUDITED

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.domain.calendars import CALENDAR_BYTES, content_text
+from scheduler.domain.calendars import CALENDAR_BYTES, check_content
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.icalendar import InvalidFile, read_icalendar
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
@@ -52,7 +52,7 @@ def _read_json(text: str) -> dict[str, Any]:
         if unknown := [name for name in fields if name not in CALENDAR_FIELDS]:
             field_names = ", ".join(CALENDAR_FIELDS)
             raise Rejected([Problem(unknown[0], f"is not a field of a calendar; the fields are {field_names}")])
-        content_text(fields)
+        check_content(fields)
     except json.JSONDecodeError as error:
         raise InvalidFile(error.lineno, f"is not JSON: {error.msg}") from None
     except RecursionError:

@@ -10,12 +10,19 @@ from typing import Any, NamedTuple
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.issued_at import TRUSTED_AHEAD, check_issued_at
 from scheduler.domain.messages.calendars import CalendarStatus, ScheduleCalendar
-from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS, MAX_DATES, read_calendar
+from scheduler.domain.recurrence.adjustment_fields import (
+    CALENDAR_FIELDS,
+    MAX_DATES,
+    read_calendar,
+    read_fields,
+    rejected_fields,
+)
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.domain.recurrence.window import WEEKDAYS
 
 CALENDAR_BYTES = 8 * 1024 * 1024  # of a command: more than 10,000 names of 200 characters need
 _EMPTY: dict[str, Any] = {"weekend": [], "closed": {}, "open": {}, "valid_until": None}
+_LAST_FIELD = '"valid_until":'  # no name of a date contains it: in JSON its quotes are escaped
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -79,17 +86,23 @@ class CalendarOutcome:
     before: StoredCalendar | None = None
 
 
-def content_text(fields: Mapping[str, Any]) -> str:
-    """Return the content of a calendar as JSON in normal form. Raises Rejected with every problem."""
+def check_content(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a calendar's content that are given. Raises Rejected with their problems."""
     given = {name: value for name, value in fields.items() if name in CALENDAR_FIELDS and value is not None}
     reject_many_dates(given)
     problems: list[Problem] = []
-    if read_calendar(given, problems) is None:
-        raise Rejected(problems)
-    content = _EMPTY | given
+    if read_fields(given, problems) is None:
+        raise rejected_fields(problems)
+    return given
+
+
+def content_text(fields: Mapping[str, Any]) -> str:
+    """Return the content of a calendar as JSON in normal form. Raises Rejected with its problems."""
+    content = _EMPTY | check_content(fields)
     content["weekend"] = [day for day in WEEKDAYS if day in content["weekend"]]
     for name in ("closed", "open"):
-        content[name] = dict(sorted(content[name].items()))
+        dates = content[name]
+        content[name] = {day: dates[day] for day in sorted(dates)}
     return dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -119,7 +132,7 @@ def business_calendar(content: str) -> BusinessCalendar:
 
 def valid_until(content: str | None) -> date | None:
     """Return the last day on which the listed dates count, if there is one."""
-    text = None if content is None else content_fields(content)["valid_until"]
+    text = None if content is None else loads(content[content.rindex(_LAST_FIELD) + len(_LAST_FIELD) : -1])
     return None if text is None else date.fromisoformat(text)
 
 
@@ -127,7 +140,7 @@ def store_calendar(
     stored: StoredCalendar | None, command: ScheduleCalendar, owner: str, now: datetime
 ) -> CalendarOutcome:
     """Return the outcome of a command; the newest `issued_at` wins, regardless of the order of arrival."""
-    content = content_text(command.model_dump())
+    content = content_text({name: getattr(command, name) for name in CALENDAR_FIELDS})
     check_issued_at(command.issued_at, now)
     issued = command.issued_at or _issued_after_stored(stored, now)
     if stored is None:

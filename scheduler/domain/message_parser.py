@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.domain.calendars import CALENDAR_BYTES, content_text, reject_many_dates
+from scheduler.domain.calendars import CALENDAR_BYTES, check_content, reject_many_dates
 from scheduler.domain.common_request import RARE_FIELDS, validate_common
 from scheduler.domain.errors import MAX_PROBLEMS, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
@@ -88,7 +88,7 @@ def parse_command(
 
 def _incoming_calendar(command: Command, members: Mapping[str, Any]) -> Incoming:
     assert isinstance(command, ScheduleCalendar)  # noqa: S101 - the caller's choice
-    content_text(members)
+    check_content(members)
     return Incoming(command, calendar_about(command.name), tenant=command.tenant)
 
 

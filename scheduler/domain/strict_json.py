@@ -98,7 +98,7 @@ def _check_density(text: str) -> None:
 
 
 def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
-    """Parse an object whose only nested object is its member `exact`, as in most commands.
+    """Parse an object with at most one nested object, which is a member's value, as in most commands.
 
     Return None for any other object and for invalid JSON. If there are no more braces than objects, no string
     contains one.
@@ -113,13 +113,12 @@ def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | No
     members = _object(pairs)
     if end != len(text):
         return None
-    if objects == 1:
-        return None if exact in members else (members, None)
-    value = members.get(exact)
-    if type(value) is not tuple:
+    nested = [name for name, value in members.items() if type(value) is tuple]
+    if len(nested) != objects - 1 or (exact in members and exact not in nested):
         return None
-    members[exact] = _object(value)
-    return members, text[text.find("{", 1) : text.find("}") + 1]
+    for name in nested:
+        members[name] = _object(members[name])
+    return members, text[text.find("{", 1) : text.find("}") + 1] if exact in nested else None
 
 
 def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
@@ -164,6 +163,8 @@ def _scan_large(text: str, start: int, *, build: bool) -> tuple[Any, int]:
     if not objects:
         return value, end
     if build:
+        if text[start] == "{" and len(objects) == 1:
+            return dict(objects[0]), end
         return _scan_ours(text, start)  # type: ignore[no-any-return]
     return {} if text[start] == "{" else value, end
 

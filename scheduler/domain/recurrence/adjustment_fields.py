@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
-from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.errors import MAX_PROBLEMS, Problem, Rejected
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar, OnClosed
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 from scheduler.domain.recurrence.planner import MAX_SPREAD, Adjustments, Planner
@@ -21,8 +21,10 @@ MAX_JITTER = 86_400
 _WINDOW_FIELDS = ("from", "to", "days")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DATES = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}(?: |\Z))*+")
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
+CalendarFields = tuple[frozenset[int], dict[int, str], dict[int, str], int]  # of a BusinessCalendar
 FindCalendar = Callable[[str], BusinessCalendar]  # raises KeyError for an unknown name
 
 
@@ -36,7 +38,7 @@ def read_adjustments(fields: Mapping[str, Any], find: FindCalendar | None = None
     window = _window(fields.get("window"), problems)
     jitter = _jitter(fields.get("jitter"), problems)
     if problems:
-        raise Rejected(problems)
+        raise rejected_fields(problems)
     return Adjustments(calendar, on_closed, window, jitter)
 
 
@@ -73,8 +75,19 @@ def checked_planner(spec: Spec, adjustments: Adjustments, job_id: UUID | None = 
     return planner
 
 
+def rejected_fields(problems: list[Problem]) -> Rejected:
+    """Return the rejection; the dates after many wrong ones were not checked."""
+    return Rejected(problems, more=None if len(problems) > MAX_PROBLEMS else 0)
+
+
 def read_calendar(fields: Mapping[str, Any], problems: list[Problem], prefix: str = "") -> BusinessCalendar | None:
     """Return a calendar from the fields of PUT; on errors add to `problems` and return None."""
+    read = read_fields(fields, problems, prefix)
+    return None if read is None else BusinessCalendar(*read)
+
+
+def read_fields(fields: Mapping[str, Any], problems: list[Problem], prefix: str = "") -> CalendarFields | None:
+    """Return the fields of a BusinessCalendar from those of PUT; on errors add to `problems` and return None."""
     before = len(problems)
     field_names = ", ".join(CALENDAR_FIELDS)
     unknown = [name for name in fields if name not in CALENDAR_FIELDS]
@@ -93,7 +106,7 @@ def read_calendar(fields: Mapping[str, Any], problems: list[Problem], prefix: st
         last = _day(text, f"{prefix}valid_until", problems) or LAST_DAY
     if len(problems) > before:
         return None
-    return BusinessCalendar(weekend or frozenset(), closed, opened, last)
+    return weekend or frozenset(), closed, opened, last
 
 
 def _calendar(value: Any, find: FindCalendar | None, problems: list[Problem]) -> BusinessCalendar | None:
@@ -185,6 +198,9 @@ def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:
     if not isinstance(value, Mapping):
         problems.append(Problem(field, 'must be an object such as {"2026-12-25": "Christmas Day"}'))
         return {}
+    read = _read_valid(value)
+    if read is not None:
+        return read
     names_by_day = {}
     for text, name in value.items():
         day = _day(text, field, problems)
@@ -193,7 +209,21 @@ def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:
             problems.append(Problem(field, f"{text[:40]}: {problem}"))
         elif day is not None:
             names_by_day[day] = name
+        if len(problems) > MAX_PROBLEMS:  # no more are reported
+            break
     return names_by_day
+
+
+def _read_valid(dates: Mapping[str, Any]) -> dict[int, str] | None:
+    """Return valid dates, without a Python call for each, or None."""
+    names = dates.values()
+    if not (set(map(type, names)) <= {str} and max(map(len, names), default=0) <= MAX_NAME
+            and _DATES.fullmatch(" ".join(dates))):
+        return None
+    try:
+        return dict(zip(map(date.toordinal, map(date.fromisoformat, dates)), names, strict=True))
+    except ValueError:
+        return None
 
 
 def _day(value: Any, field: str, problems: list[Problem]) -> int | None:

@@ -2,13 +2,17 @@
 
 from datetime import UTC, date, datetime, timedelta
 from itertools import permutations
+from json import dumps
 
 import pytest
 
-from scheduler.domain.calendars import delete_calendar, store_calendar
+from scheduler.commands.apply_calendars import _audited
+from scheduler.domain.calendars import delete_calendar, store_calendar, valid_until
 from scheduler.domain.errors import Rejected
+from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import ScheduleCalendar
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
+from tests.call_count import CallCount
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -68,6 +72,37 @@ def test_a_deleted_calendar_supersedes_older_commands():
 def test_an_impossible_content_is_rejected(fields):
     with pytest.raises(Rejected):
         store(None, command(**fields))
+
+
+@pytest.mark.parametrize("name", ["", 'a "valid_until":\\'])
+@pytest.mark.parametrize("last", [None, date(2030, 12, 31)])
+def test_the_last_day_of_a_stored_calendar(name, last):
+    stored = store(None, command(closed={"2026-12-25": name}, valid_until=last and last.isoformat())).calendar
+    assert valid_until(stored.content) == last
+
+
+def test_many_dates_are_read_and_compared_without_a_call_for_each():
+    first = date(2026, 1, 1)
+    dates = {(first + timedelta(days=number)).isoformat(): "closed" for number in range(10_000)}
+    before = store(None, command(1, closed=dates | {"2026-01-01": "New Year"})).calendar
+    body = dumps({"name": "de", "closed": dates, "valid_until": "2060-01-01"}).encode()
+    with CallCount() as calls:
+        incoming = parse_command("calendar", body, max_payload_bytes=262_144)
+        outcome = store(before, incoming.command)
+        assert valid_until(outcome.calendar.content) == date(2060, 1, 1)
+        after, audited = _audited(outcome.calendar, before)
+    assert calls.count < 500
+    assert outcome.status == "stored"
+    assert '{"2026-01-01": "closed"}' in after
+    assert '{"2026-01-01": "New Year"}' in audited
+
+
+def test_a_rejection_names_the_first_of_many_wrong_dates_and_reads_no_others():
+    body = dumps({"name": "de", "closed": {f"2026-1-{number}": "" for number in range(10_000)}}).encode()
+    with CallCount() as calls, pytest.raises(Rejected, match=r"; body: and more$") as rejected:
+        parse_command("calendar", body, max_payload_bytes=262_144)
+    assert calls.count < 500
+    assert rejected.value.problems[0].problem == "takes dates such as 2026-12-25, not '2026-1-0'"
 
 
 def test_a_command_from_a_broken_clock_is_rejected():
