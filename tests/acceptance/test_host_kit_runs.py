@@ -76,7 +76,7 @@ def test_a_failed_handler_is_retried_until_it_succeeds(up, host, handlers, ask, 
     @handlers.on_due("test.job")
     def handle(event):
         if event.run.attempts_left:
-            raise RuntimeError("mail server away")
+            raise RuntimeError("mail server unreachable")
         return {"sent": event.payload["n"]}
 
     ask(AT_ONCE, n=7)
@@ -85,7 +85,7 @@ def test_a_failed_handler_is_retried_until_it_succeeds(up, host, handlers, ask, 
     assert outcomes(up, end["event_id"]) == [("failed", "w1"), ("failed", "w1"), ("succeeded", "w1")]
     [kept] = up.sql("SELECT attempts FROM run_history")
     assert "in handle" in kept["attempts"][0]["error"]
-    assert kept["attempts"][0]["error"].endswith("RuntimeError: mail server away\n")
+    assert kept["attempts"][0]["error"].endswith("RuntimeError: mail server unreachable\n")
     assert unused(host)
 
 

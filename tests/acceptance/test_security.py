@@ -168,7 +168,7 @@ def test_the_parameters_of_the_broker_are_those_of_rabbitmq():
 AWAY = "127.0.0.1:9"
 BROKEN = {
     "wrong passwords": (f"postgresql://scheduler:{SECRET}@{{pg}}/postgres", f"amqp://scheduler:{SECRET}@{{mq}}/%2F"),
-    "servers away": (f"postgresql://u:{SECRET}@{AWAY}/db", f"amqp://u:{SECRET}@{AWAY}/v"),
+    "servers unreachable": (f"postgresql://u:{SECRET}@{AWAY}/db", f"amqp://u:{SECRET}@{AWAY}/v"),
     "an unknown option": (f"postgresql://u:{SECRET}@{AWAY}/db?nonsense=1", f"amqp://u:{SECRET}@{AWAY}/v?heartbeat=x"),
     "a raw percent sign": (f"postgresql://u:%{SECRET}@{AWAY}/db", f"amqp://u:%{SECRET}@{AWAY}/v"),
     "a raw slash": (f"postgresql://u:a/{SECRET}@{AWAY}/db", f"amqp://u:a/{SECRET}@{AWAY}/v"),

@@ -35,7 +35,7 @@ def test_a_handled_event_is_acknowledged_and_its_payload_is_typed(running):
 
 def test_a_function_is_called_in_the_thread_before_each_handler(running):
     prepared = threading.local()
-    calls = iter([RuntimeError("database away"), None])
+    calls = iter([RuntimeError("database unreachable"), None])
 
     def before():
         problem = next(calls)
@@ -60,7 +60,7 @@ def test_a_failed_event_is_retried_until_it_succeeds(running):
     def _(event):
         running.seen.put(event.event_id)
         if running.seen.qsize() < 3:
-            raise RuntimeError("mail server away")
+            raise RuntimeError("mail server unreachable")
 
     running.start()
     running.emit(due())
@@ -74,7 +74,7 @@ def test_a_handler_that_keeps_failing_leaves_a_dead_letter_with_the_traceback(ru
     @running.handlers.on_due("invoice.reminder")
     def remind(event):
         running.seen.put(event)
-        raise RuntimeError("mail server away")
+        raise RuntimeError("mail server unreachable")
 
     running.start()
     sent = running.emit(due(invoice=42))
@@ -83,7 +83,7 @@ def test_a_handler_that_keeps_failing_leaves_a_dead_letter_with_the_traceback(ru
     assert running.seen.qsize() == 1 + len(FAST)
     assert properties.message_id == sent["event_id"]
     assert properties.headers["x-attempt"] == 3
-    assert properties.headers["x-error"] == "RuntimeError: mail server away"
+    assert properties.headers["x-error"] == "RuntimeError: mail server unreachable"
     assert "in remind" in properties.headers["x-traceback"]
     running.stop()
     assert running.depth("mainapp_due") == 0

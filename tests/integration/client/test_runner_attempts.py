@@ -37,7 +37,7 @@ def test_a_second_attempt_waits_for_the_first_and_is_skipped_if_that_succeeds(ru
         running.begun.release()
         assert running.finish.wait(DEADLINE)
         if event.run.attempt == 1 and fails:
-            raise RuntimeError("mail server away")
+            raise RuntimeError("mail server unreachable")
         return f"attempt {event.run.attempt}"
 
     running.start()
@@ -113,7 +113,7 @@ def test_an_async_handler_that_fails_is_retried_and_one_that_exits_ends_nothing_
         if len(calls) == 1:
             raise SystemExit(3)
         if len(calls) == 2:
-            raise RuntimeError("mail server away")
+            raise RuntimeError("mail server unreachable")
         running.begun.release()
 
     running.start()

@@ -30,7 +30,7 @@ def work(event):
     task = event.payload
     match task.do:
         case "return": return {"pid": os.getpid(), "attempt": event.run and event.run.attempt}
-        case "raise": raise RuntimeError("mail server away")
+        case "raise": raise RuntimeError("mail server unreachable")
         case "snooze": raise Snooze(7)
         case "give up": raise GiveUp("no such invoice")
         case "not json": return {1j}
@@ -103,7 +103,7 @@ def test_a_handler_in_a_process_returns_its_value(running, job_type):
 
 
 @pytest.mark.parametrize(("do", "status", "says"), [
-    ("raise", "failed", "RuntimeError: mail server away"), ("give up", "failed", "no such invoice"),
+    ("raise", "failed", "RuntimeError: mail server unreachable"), ("give up", "failed", "no such invoice"),
     ("not json", "failed", "of type set that is not JSON"), ("exit", "failed", "ended with exit code 3"),
     ("snooze", "snoozed", None), ("large", "succeeded", None),
 ])
@@ -119,7 +119,7 @@ def test_what_a_handler_in_a_process_does_is_reported(running, do, status, says)
 def test_a_failed_event_that_is_not_tracked_goes_to_the_dead_queue_with_its_error(running):
     running.emit(due("task", do="raise"))
     headers = running.host.get("mainapp_due_dead")[1].headers
-    assert headers["x-error"] == "HandlerFailed: RuntimeError: mail server away"
+    assert headers["x-error"] == "HandlerFailed: RuntimeError: mail server unreachable"
     assert "in work" in headers["x-traceback"]
 
 

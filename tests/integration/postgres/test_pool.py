@@ -165,16 +165,16 @@ def test_an_unresponsive_database_is_not_retried_at_once(database_url, monkeypat
         asked.append(connection)
         connection.hung_up = True
         connection.close()
-        raise Unavailable("no answer")
+        raise Unavailable("no reply")
 
     with closing(first), closing(second):
         second.run(asked.append)
         monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: 2.0))
-        with pytest.raises(Unavailable, match="no answer"):
+        with pytest.raises(Unavailable, match="no reply"):
             first.run(get_no_answer)
         assert len(asked) == 2
         for each in (first, second):
-            with pytest.raises(Unavailable, match="no answer"):
+            with pytest.raises(Unavailable, match="no reply"):
                 each.run(asked.append)
         assert len(asked) == 2
         assert asked[0].closed  # it may be dead too

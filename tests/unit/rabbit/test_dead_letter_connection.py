@@ -12,9 +12,9 @@ def test_a_failed_connect_is_not_retried(monkeypatch):
 
     def get_no_answer(how):
         attempts.append(how)
-        raise TimeoutError("no answer")
+        raise TimeoutError("no reply")
 
     monkeypatch.setattr(dead_letter_queue, "blocking", get_no_answer)
-    with pytest.raises(RabbitUnavailable, match="no answer"):
+    with pytest.raises(RabbitUnavailable, match="no reply"):
         DeadLetterQueue(["amqp://guest:guest@127.0.0.1:1/"]).page(10)
     assert len(attempts) == 1
