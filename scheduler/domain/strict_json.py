@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
@@ -26,6 +26,10 @@ _MAX_SEARCHED = 10_000  # values in which the paths of such strings are searched
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # A text may have this many arrays and objects, and a long one an array or object for this many characters.
 _FEW, _SPARSE = 20_000, 5
+# Python's own limit depends on its version. A text this deep has at least twice as many characters.
+MAX_DEPTH = 900
+_NO_BRACKETS = re.compile(r"[^][{}]+")
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 # Longer texts are parsed without a Python call per object, which takes longer for a short one.
 _LARGE = 4096
 
@@ -68,7 +72,8 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Unparsed(f"is not UTF-8 (byte {error.start})") from None
-    _check_density(text)
+    if len(text) > 2 * MAX_DEPTH:
+        _check_brackets(text)
     try:
         members, source = _parse_flat(text, exact) or _members(text, exact)
         storable = "\\" not in text or not _SUSPECT(text) or _is_storable(text)
@@ -87,13 +92,16 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
     return members, source
 
 
-def _check_density(text: str) -> None:
-    """Reject a large text of hardly anything but brackets: parsing and storing it costs ten times as much."""
-    most = max(_FEW, len(text) // _SPARSE)
-    if len(text) <= _FEW or text.count("[") + text.count("{") <= most:
+def _check_brackets(text: str) -> None:
+    """Reject a deeply nested text, and a large one of almost only brackets, which is costly to parse and store."""
+    opened = text.count("[") + text.count("{")
+    if opened <= MAX_DEPTH:
         return
     outside = _STRING.sub("", text)
-    if outside.count("[") + outside.count("{") > most:
+    if max(accumulate(map(_STEP.__getitem__, _NO_BRACKETS.sub("", outside))), default=0) > MAX_DEPTH:
+        raise Unparsed("is nested too deeply")
+    most = max(_FEW, len(text) // _SPARSE)
+    if opened > most and outside.count("[") + outside.count("{") > most:
         raise Unparsed(f"has more than {most:,} arrays and objects, the maximum for its size")
 
 

@@ -1,11 +1,12 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.domain.errors import Rejected, Unparsed
-from scheduler.domain.strict_json import _members, _object, _parse_flat, _Unacceptable, parse_object
+from scheduler.domain.strict_json import MAX_DEPTH, _members, _object, _parse_flat, _Unacceptable, parse_object
 from tests.call_count import CallCount
 
 values = st.recursive(
@@ -129,6 +130,21 @@ def test_a_body_of_hardly_anything_but_brackets_is_rejected_before_it_is_parsed(
     assert (members["id"], len(json.loads(source)["x"])) == ("x", count)
     # Other characters make room for them.
     assert parse_object(body(f'{{"of twenty characters": {value}}}'), "payload")[0]["payload"] == {}
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_the_depth_is_limited_regardless_of_the_version_of_python(opening, closing):
+    def body(depth):
+        return f'{{"payload": {opening * depth}1{closing * depth}, "text": "{"[" * 2000}"}}'.encode()
+
+    assert parse_object(body(500), "payload")[0]["text"] == "[" * 2000
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)  # as with newer versions, whose parser goes deeper
+    try:
+        with pytest.raises(Rejected, match="nested too deeply"):
+            parse_object(body(MAX_DEPTH), "payload")
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(("member", "words"), [
