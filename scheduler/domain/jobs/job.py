@@ -181,6 +181,8 @@ def apply(
             outcome = _request(job, definition, issued, now, find, start_given=start_given)
         return outcome if command.paused is None else _pause_or_resume(outcome, issued, paused=command.paused)
     job = job or Job(incoming.about, incoming.tenant)
+    if job.status is JobStatus.CANCELLED and isinstance(command, ScheduleTrigger) and command.issued_at is None:
+        return CommandOutcome(job, "unchanged")  # issued now: it must not wait for the next request
     return _TRANSITIONS[type(command)](job, command.issued_at or issued_after_stored(job, now), now)
 
 
@@ -191,14 +193,12 @@ def _request(
         return CommandOutcome(job, "unchanged" if issued == job.requested_at else "superseded")
     renewed = replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None)
     successor = _settled(_planned(renewed, definition, now, find))
-    exhausted = _exhausted(successor) and not definition.spec.manual
-    if exhausted and not successor.triggers and not successor.stopped:
-        successor = replace(successor, status=JobStatus.DONE)  # its last trigger was dropped
     return CommandOutcome(successor, "superseded" if successor.stopped else "scheduled")
 
 
-def _exhausted(job: Job) -> bool:
-    return job.next_run_at is None and job.skip_at is None
+def _unfinished_or_done(job: Job) -> JobStatus:
+    exhausted = job.next_run_at is None and job.skip_at is None and not job.requested.spec.manual
+    return JobStatus.DONE if exhausted and not job.triggers else JobStatus.PENDING
 
 
 def _planned(job: Job, definition: Definition, now: datetime, find: FindEffective) -> Job:
@@ -219,10 +219,8 @@ def _planned(job: Job, definition: Definition, now: datetime, find: FindEffectiv
         return replace(job, definition=keep_start(definition, stored.spec, planned=other_zones))
     else:
         following = _first_new(job, stored.spec, definition, now)
-    pending = following is not None or definition.spec.manual
-    status = JobStatus.PENDING if pending else JobStatus.DONE
-    return replace(job, definition=definition, next_run_at=following, occurrence=0, status=status,
-                   zone_version=current)
+    planned = replace(job, definition=definition, next_run_at=following, occurrence=0, zone_version=current)
+    return replace(planned, status=_unfinished_or_done(planned))
 
 
 def zone_version(spec: Spec) -> str | None:
@@ -247,8 +245,8 @@ def _planned_adjusted(
     else:
         following = _first(spec) if settled is None else compile_schedule(spec).next_after(settled)
         planned = job.with_plan(AdjustedState(following))
-    status = JobStatus.DONE if _exhausted(planned) and not spec.manual else JobStatus.PENDING
-    return replace(planned, definition=definition, occurrence=0, status=status, zone_version=zone_version(spec))
+    planned = replace(planned, definition=definition, occurrence=0, zone_version=zone_version(spec))
+    return replace(planned, status=_unfinished_or_done(planned))
 
 
 def _first(spec: Spec) -> datetime | None:
@@ -306,7 +304,7 @@ def _trigger(job: Job, issued: datetime, now: datetime) -> CommandOutcome:
         return CommandOutcome(job, "unchanged")
     # A trigger older than an emitted one arrived late, unless it may be a redelivery that is no longer recognised.
     forgotten = not _newer(issued, job.triggered_at) and issued < now - TRIGGERS_REMEMBERED
-    if forgotten or not _newer(issued, job.requested_at):
+    if forgotten or not _newer(issued, job.cancelled_at):
         return CommandOutcome(job, "superseded")
     triggers = tuple(sorted((*job.triggers, issued)))
     status = JobStatus.PENDING if job.status is JobStatus.DONE else job.status
@@ -329,19 +327,18 @@ _TRANSITIONS: dict[type[Command], Callable[[Job, datetime, datetime], CommandOut
 
 
 def _settled(job: Job) -> Job:
-    """Derive status and triggers from the newest command of each kind."""
+    """Derive status and triggers from the newest command of each kind; only a cancel drops triggers."""
     if job.triggers:
-        triggers = tuple(t for t in job.triggers if _newer(t, job.requested_at) and _newer(t, job.cancelled_at))
+        triggers = tuple(t for t in job.triggers if _newer(t, job.cancelled_at))
         job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
     if job.status is JobStatus.DONE:
         return job
     if job.stopped:
         return replace(job, status=JobStatus.CANCELLED, next_run_at=None, skip_at=None, retry_at=None, retries=0)
-    status = JobStatus.PENDING
     if job.definition is None:
         status = JobStatus.AWAITING
-    elif job.paused:
-        status = JobStatus.PAUSED
+    else:
+        status = JobStatus.PAUSED if job.paused else _unfinished_or_done(job)
     return job if job.status is status else replace(job, status=status)
 
 

@@ -105,12 +105,28 @@ def test_stamps_of_release_0_2_keep_their_order_and_lose_to_later_commands():
     assert apply(earlier, Incoming(command("trigger"), str(ID)), NOW).job.status == JobStatus.PENDING
 
 
-def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
+def test_each_trigger_counts_once_and_an_older_one_than_the_cancel_does_not():
     job, statuses = applied(command("request", 1), *(command("trigger", second) for second in (3, 2, 3)))
     assert statuses == ["scheduled", "scheduled", "scheduled", "unchanged"]
     assert job.triggers == (T + timedelta(seconds=2), T + timedelta(seconds=3))
-    job, statuses = applied(command("request", 5), command("trigger", 4))
+    job, statuses = applied(command("cancel", 5), command("request", 6), command("trigger", 4))
     assert (job.triggers, statuses[-1]) == ((), "superseded")
+
+
+@pytest.mark.parametrize("start", [{"run_at": "2027-06-01T00:00:00Z"}, {"run_at": None, "manual": True}])
+@pytest.mark.parametrize("changed", [{}, {"name": "b"}, {"run_at": "2027-07-01T00:00:00Z", "manual": False}])
+def test_a_newer_request_keeps_waiting_triggers_in_every_order(start, changed):
+    history = [command("request", 1, **start), command("trigger", 2), command("trigger", 3),
+               command("request", 4, **start | changed), command("pause", 5)]
+    kept = (T + timedelta(seconds=2), T + timedelta(seconds=3))
+    for order in itertools.permutations(history):
+        job, _ = applied(*order)
+        assert (job.status, job.triggers, job.trigger_at) == ("paused", kept, NOW)
+
+
+def test_a_trigger_of_a_cancelled_job_does_not_wait_for_the_next_request():
+    job, statuses = applied(command("request"), command("cancel"), command("trigger"), command("request"))
+    assert (job.status, job.triggers, statuses[2]) == ("pending", (), "unchanged")
 
 
 def test_a_trigger_that_arrives_after_a_newer_one_was_emitted_counts_too():

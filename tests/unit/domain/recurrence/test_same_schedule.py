@@ -128,12 +128,15 @@ def test_a_refused_event_is_retried_at_once_after_a_request():
     assert (after.retries, after.retry_at, after.wake_at) == (0, None, REACHED)
 
 
-def test_a_done_job_whose_trigger_is_dropped_is_done():
+def test_a_waiting_trigger_keeps_a_finished_job_pending():
     job = reached(request(**SCHEDULES["run_at"]).job)
     waiting = command("trigger", job, NOW).job
-    assert waiting.status == JobStatus.PENDING
-    after = request(waiting, NOW + timedelta(hours=1), **SCHEDULES["run_at"], name="b").job
-    assert (after.status, after.wake_at, after.triggers) == (JobStatus.DONE, None, ())
+    for changes in ({"name": "b"}, {"run_at": "2026-11-17T09:00:00Z"}):
+        after = request(waiting, NOW + timedelta(hours=1), **SCHEDULES["run_at"] | changes).job
+        assert (after.status, after.triggers) == (JobStatus.PENDING, waiting.triggers)
+    same = request(waiting, NOW + timedelta(hours=1), **SCHEDULES["run_at"], name="b").job
+    cancelled = command("cancel", same, NOW + timedelta(hours=1), issued_at=NOW + timedelta(minutes=1)).job
+    assert (cancelled.status, cancelled.wake_at) == (JobStatus.DONE, None)  # the cancel is older than the request
 
 
 @pytest.mark.parametrize("on_missed", ["latest", "all", "skip"])
