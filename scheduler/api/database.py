@@ -1,11 +1,14 @@
 """Run queries on separate threads and connections, so that no request waits long for a slow query."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from scheduler.api.fair_threads import FairThreads
 from scheduler.api.problems import ServiceUnavailable
 from scheduler.api.read_replica import ReadReplica
+from scheduler.commands.operator_commands import RowLocked
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.health import HealthPart
 from scheduler.postgres.connection import ClientTimeouts, Connection
@@ -15,6 +18,11 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 MAX_WAIT_SECONDS = 3.0  # for a thread
+MAX_WRITE_WAIT_SECONDS = 6.0  # the same; writes of one job wait for each other
+# How long a write whose rows are locked is begun again: producers may hold them until the broker confirms. Between
+# the attempts other writes get the thread.
+LOCKED_SECONDS = 6.0
+LOCKED_PAUSE_SECONDS = 0.1
 # If the database does not reply, the client times out soon after the statement's own timeout.
 _CONNECT_SECONDS = 5
 _REPLY_SLACK_SECONDS = 2.0
@@ -25,9 +33,11 @@ class QueryExecutor:
     """Threads for queries of one kind, each with its own connection."""
 
     def __init__(
-        self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, seconds: int, **session: str
+        self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, seconds: int,
+        max_wait: float, **session: str
     ) -> None:
-        """Limit each statement to `seconds`."""
+        """Limit each statement to `seconds`, and the wait for a thread to `max_wait`."""
+        self._max_wait = max_wait
         self._pool = DatabasePool(
             url, f"api {name}", autocommit=autocommit, outage=outage, statement_timeout=f"{seconds}s",
             timeouts=ClientTimeouts(_CONNECT_SECONDS, seconds + _REPLY_SLACK_SECONDS), **session,
@@ -36,7 +46,7 @@ class QueryExecutor:
 
     async def run(self, work: Work[T]) -> T:
         """Run the work. Raises ServiceUnavailable if all threads are busy, Unavailable without a database."""
-        return await self._threads.run(lambda: self._pool.run(work), MAX_WAIT_SECONDS)
+        return await self._threads.run(lambda: self._pool.run(work), self._max_wait)
 
     def close(self) -> None:
         """End the threads and close the connections."""
@@ -49,11 +59,13 @@ class ReadExecutors:
 
     def __init__(self, url: str, name: str, connections: int, outage: Outage) -> None:
         self.by_key = QueryExecutor(
-            url, f"{name}reads", connections, autocommit=True, outage=outage, seconds=3, **_READ_ONLY
+            url, f"{name}reads", connections, autocommit=True, outage=outage, seconds=3,
+            max_wait=MAX_WAIT_SECONDS, **_READ_ONLY
         )
         size = max(2, connections // 2)
         self.searches = QueryExecutor(
-            url, f"{name}searches", size, autocommit=True, outage=outage, seconds=5, **_READ_ONLY
+            url, f"{name}searches", size, autocommit=True, outage=outage, seconds=5,
+            max_wait=MAX_WAIT_SECONDS, **_READ_ONLY
         )
 
     def close(self) -> None:
@@ -73,7 +85,8 @@ class Database:
         outage = Outage()  # shared: if one executor reaches the database, none reports it unavailable
         self._reads = ReadExecutors(url, "", connections, outage)
         self._writes = QueryExecutor(
-            url, "writes", connections, autocommit=False, outage=outage, seconds=8, lock_timeout="2s"
+            url, "writes", connections, autocommit=False, outage=outage, seconds=8,
+            max_wait=MAX_WRITE_WAIT_SECONDS, lock_timeout="2s"
         )
         self._replica_reads: ReadExecutors | None = None
         self.replica: ReadReplica | None = None
@@ -94,9 +107,16 @@ class Database:
         return await self._run(self._reads.by_key, work)
 
     async def write(self, work: Work[T]) -> T:
-        """Write; the work commits its own transaction."""
+        """Write; the work commits its own transaction, and may be repeated after RowLocked."""
+        until = time.monotonic() + LOCKED_SECONDS
         try:
-            return await self._run(self._writes, work)
+            while True:
+                try:
+                    return await self._run(self._writes, work)
+                except RowLocked as locked:
+                    if time.monotonic() > until:
+                        raise ServiceUnavailable(str(locked)) from None
+                await asyncio.sleep(LOCKED_PAUSE_SECONDS)
         finally:
             if self.replica is not None:
                 self.replica.wrote()
@@ -116,6 +136,8 @@ class Database:
     async def _run(self, executor: QueryExecutor, work: Work[T]) -> T:
         try:
             result = await executor.run(work)
+        except RowLocked:
+            raise
         except Unavailable as error:
             raise ServiceUnavailable(str(error)) from None
         if self._health is not None:

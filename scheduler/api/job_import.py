@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.import_bodies import ImportSlots, LinePosition, find_lines, has_more_lines, receive_body
 from scheduler.api.problems import Unprocessable
 from scheduler.api.rate_limit import usage_of_request
-from scheduler.commands.import_jobs import BATCH_BYTES, BATCH_LINES, split_import, store_import
+from scheduler.commands.import_jobs import BATCH_BYTES, BATCH_LINES, LOCKED_LINE, split_import, store_import
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem, Rejected
@@ -24,9 +25,19 @@ from scheduler.settings import Settings
 
 MAX_LINES = 10_000
 PART_SECONDS = 0.01  # of processor time, after which other requests get their turn for as long
+LOCKED_SECONDS = 15.0  # that an import may spend on lines whose jobs are locked
+LOCKED_PAUSE_SECONDS = 0.2
 _TOO_MANY = Problem("body", f"has more than {MAX_LINES:,} lines: split it")
 
 Parsed = tuple[int, Incoming | bytes]  # the number of a line, and its request or the response line of its errors
+Stored = str | Sequence[Problem]  # the status of a request, or its problems
+
+
+@dataclass(slots=True)
+class _Patience:
+    """The seconds that an import may still spend on locked lines."""
+
+    seconds: float = LOCKED_SECONDS
 
 
 class JobImport:
@@ -53,9 +64,9 @@ class JobImport:
             raise Unprocessable([_TOO_MANY])
         lines = await self._compute.run(partial(find_lines, body))
         results: list[bytes] = []
-        rest = iter(lines)
+        rest, patience = iter(lines), _Patience()
         while batch := await self._parse_batch(who, body, rest):
-            results += await self._store(batch)
+            results += await self._store(batch, patience)
         return b"".join(results)
 
     async def _parse_batch(self, who: Identity, body: bytearray, lines: Iterator[LinePosition]) -> list[Parsed]:
@@ -86,18 +97,34 @@ class JobImport:
                 break
         return part, size, seconds
 
-    async def _store(self, batch: Sequence[Parsed]) -> list[bytes]:
+    async def _store(self, batch: Sequence[Parsed], patience: _Patience) -> list[bytes]:
         """Store the requests of a batch; return the response lines in order."""
         results = {number: parsed for number, parsed in batch if isinstance(parsed, bytes)}
         numbers = iter([number for number, parsed in batch if not isinstance(parsed, bytes)])
         for requests in split_import(parsed for _, parsed in batch if not isinstance(parsed, bytes)):
-            work = partial(_store_requests, batch=requests, wakeup_horizon=self._wakeup_horizon)
-            stored = await self._database.write(work)
+            stored = await self._store_requests(requests, patience)
             for incoming, outcome in zip(requests, stored, strict=True):
                 number = next(numbers)
                 results[number] = (_line(number, id=incoming.about, status=outcome) if isinstance(outcome, str)
                                    else _line(number, errors=_errors(outcome)))
         return [results[number] for number, _ in batch]
+
+    async def _store_requests(self, requests: Sequence[Incoming], patience: _Patience) -> list[Stored]:
+        """Store the requests; retry those whose jobs are locked, without waiting on a connection."""
+        stored = await self._write(requests)
+        while patience.seconds > 0 and any(outcome is LOCKED_LINE for outcome in stored):
+            began = time.monotonic()
+            await asyncio.sleep(LOCKED_PAUSE_SECONDS)
+            locked = [index for index, outcome in enumerate(stored) if outcome is LOCKED_LINE]
+            retried = await self._write([requests[index] for index in locked], wait_for_locks=False)
+            for index, outcome in zip(locked, retried, strict=True):
+                stored[index] = outcome
+            patience.seconds -= time.monotonic() - began
+        return stored
+
+    async def _write(self, requests: Sequence[Incoming], *, wait_for_locks: bool = True) -> list[Stored]:
+        return await self._database.write(
+            lambda at: store_import(at, requests, self._wakeup_horizon, wait_for_locks=wait_for_locks))
 
     def _request(self, who: Identity, text: bytes) -> Incoming | Rejected:
         tenant = {} if who.tenant is None else {"tenant": who.tenant}
@@ -110,12 +137,6 @@ class JobImport:
         if can_precompute_schedule(incoming):
             precompute_schedule(incoming)
         return incoming
-
-
-def _store_requests(
-    connection: Any, *, batch: Sequence[Incoming], wakeup_horizon: timedelta
-) -> list[str | Sequence[Problem]]:
-    return store_import(connection, batch, wakeup_horizon)
 
 
 def _error_line(number: int, rejected: Rejected) -> bytes:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from scheduler.commands.apply_batch import apply_commands
 from scheduler.commands.decide_commands import LOCKED
-from scheduler.commands.operator_commands import RowLocked
+from scheduler.commands.operator_commands import RowsLocked
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome
@@ -102,6 +102,6 @@ def _step(
         locked += outcomes.count(LOCKED)
     matched, done = progress.matched + len(rows), len(rows) < BATCH
     if done and locked:
-        raise RowLocked(f"{locked:,} of {matched:,} matches (the others are done)")
+        raise RowsLocked(f"{locked:,} of {matched:,} matches (the others are done)")
     position = (rows[-1].at, rows[-1].id) if rows else progress.position
     return BulkProgress(matched, locked, position, done=done)

@@ -16,7 +16,7 @@ from scheduler.postgres.connection import Connection
 
 BATCH_LINES = 500
 BATCH_BYTES = 4_000_000  # of payloads
-_LOCKED = Problem("id", "another database session has locked this job: import this line again")
+LOCKED_LINE = (Problem("id", "another database session has locked this job: import this line again"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ def split_import(requests: Iterable[Incoming]) -> Iterator[list[Incoming]]:
 
 
 def store_import(
-    connection: Connection, batch: Sequence[Incoming], wake_horizon: timedelta
+    connection: Connection, batch: Sequence[Incoming], wake_horizon: timedelta, *, wait_for_locks: bool = True
 ) -> list[str | Sequence[Problem]]:
-    """Store one batch; return for each request its status or its problems."""
-    outcomes = apply_commands(connection, batch, wake_horizon, ImportHooks(batch))
+    """Store one batch; return for each request its status or its problems, LOCKED_LINE if its job is locked."""
+    outcomes = apply_commands(connection, batch, wake_horizon, ImportHooks(batch), wait_for_locks=wait_for_locks)
     return [_result(outcome) for outcome in outcomes]
 
 
 def _result(outcome: MessageOutcome) -> str | Sequence[Problem]:
     if outcome is LOCKED:
-        return [_LOCKED]
+        return LOCKED_LINE
     if isinstance(outcome, Rejected):
         metrics.commands_rejected.labels(outcome.reason.value).inc()
         return outcome.problems

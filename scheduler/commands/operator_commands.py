@@ -37,11 +37,15 @@ class NoSuchRecord(SchedulerError):  # noqa: N818 - an expected outcome, not a f
     """No job or run of the tenant has this id."""
 
 
-class RowLocked(Unavailable):
-    """The command was not applied: another session has locked the row for longer than lock_timeout."""
+class RowsLocked(Unavailable):
+    """Not everything was applied: another session has locked rows for longer than lock_timeout."""
 
     def __init__(self, locked: str) -> None:
         super().__init__(f"another database session has locked {locked}: retry later")
+
+
+class RowLocked(RowsLocked):
+    """The command was not applied, and may be repeated as it is."""
 
 
 class AlreadyExists(SchedulerError):  # noqa: N818 - an expected outcome, not a failure

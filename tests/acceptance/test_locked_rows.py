@@ -1,6 +1,7 @@
 """A database session that keeps a row or a table locked delays what needs it, and nothing else."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from uuid import uuid4
@@ -256,6 +257,37 @@ def test_the_api_answers_503_for_a_locked_job_and_serves_others(sidecar):
         until(lambda: refused("/jobs/cancel", "1 of 2 matches", job_type="test"), "it is so")
         assert api.get(f"/jobs/{other['id']}").json["status"] == "cancelled"
     assert api.post(f"/jobs/{job['id']}/pause").json["status"] == "paused"
+
+
+def waits(sidecar):
+    """Return when the transactions of the API began that wait for a lock."""
+    return sidecar.sql("SELECT xact_start FROM pg_stat_activity WHERE datname = current_database() "
+                       "AND application_name LIKE '%api writes%' AND wait_event_type = 'Lock'")
+
+
+def test_a_write_waits_longer_than_one_lock_timeout(sidecar):
+    api = start_api(sidecar)
+    job = api.job()
+    with ThreadPoolExecutor(1) as pool:
+        with locked_job(sidecar, job["id"]):
+            paused = pool.submit(replace(api, patient=False).post, f"/jobs/{job['id']}/pause")
+            first = until(lambda: waits(sidecar), "it waits")
+            until(lambda: waits(sidecar) != first, "its first attempt has failed")
+        assert (paused.result().status, paused.result().json["status"]) == (200, "paused")
+
+
+def test_an_import_retries_the_lines_of_locked_jobs(sidecar):
+    api = start_api(sidecar)
+    job = api.job()
+    ids = job["id"], str(uuid4())
+    lines = [{"id": job_id, "job_type": "test", "run_at": iso(utc(days=1))} for job_id in ids]
+    body = b"\n".join(json.dumps(line).encode() for line in lines)
+    with ThreadPoolExecutor(1) as pool:
+        with locked_job(sidecar, job["id"]):
+            imported = pool.submit(api.ask, "POST", "/jobs/import", body, {"Content-Type": "application/x-ndjson"})
+            until(lambda: api.get(f"/jobs/{ids[1]}").status == 200, "the other line is stored")
+        answers = [json.loads(line) for line in imported.result().body.splitlines()]
+    assert [answer.get("status") for answer in answers] == ["scheduled", "scheduled"]
 
 
 @contextmanager
