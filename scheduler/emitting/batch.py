@@ -24,6 +24,7 @@ log = get_logger(__name__)
 HOLD_SECONDS = 10.0
 # Counting the missed occurrences of a rule with a distant start takes time; rows undecided by then are released.
 DECIDE_SECONDS = 3.0
+RESENDS = 2  # of a refused follow-up message
 
 _unreadable = ThrottledWarning(log, "due row cannot be read")
 
@@ -156,18 +157,32 @@ class Batch(Generic[Item, Emission]):
     def _follow_up(
         self, results: list[EmissionResult[Emission]], follow_ups: Sequence[tuple[int, Publishable]]
     ) -> list[Receipt]:
-        """Publish the follow-up messages, add their receipts to the results, and return them."""
+        """Publish the follow-up messages, add their receipts to the results, and return them.
+
+        Only events must reach a queue: an event is not emitted again because the broker refuses its follow-up.
+        """
         indexes, messages = zip(*follow_ups, strict=True)
-        receipts = [Receipt.UNKNOWN] * len(messages)
+        receipts = self._send(messages)
+        for _ in range(RESENDS):
+            refused = [at for at, receipt in enumerate(receipts) if receipt is Receipt.REFUSED]
+            if not refused:
+                break
+            for at, receipt in zip(refused, self._send([messages[at] for at in refused]), strict=True):
+                receipts[at] = receipt
+        for index, receipt in zip(indexes, receipts, strict=True):
+            emission, own, refusal = results[index]
+            unconfirmed = receipt in {Receipt.UNKNOWN, Receipt.SLOW}
+            results[index] = (emission, [*own, receipt], receipt if unconfirmed else refusal)
+        return receipts
+
+    def _send(self, messages: Sequence[Publishable]) -> list[Receipt]:
+        """Publish messages and wait for their confirms; unconfirmed ones are resent with their events."""
         if self._publisher is not None and self.age < HOLD_SECONDS:
             try:
-                receipts = self._confirmed(self._publisher.send(messages))
-            except RabbitUnavailable as error:  # they are resent together with their events
+                return self._confirmed(self._publisher.send(messages))
+            except RabbitUnavailable as error:
                 self._lost = str(error)
-        for index, receipt in zip(indexes, receipts, strict=True):
-            emission, own, _ = results[index]
-            results[index] = (emission, [*own, receipt], None if receipt is Receipt.CONFIRMED else receipt)
-        return receipts
+        return [Receipt.UNKNOWN] * len(messages)
 
     def _results(self, receipts: Sequence[Receipt]) -> list[EmissionResult[Emission]]:
         """Return each emission with the receipts of its messages."""

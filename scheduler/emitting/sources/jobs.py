@@ -43,7 +43,9 @@ log = get_logger(__name__)
 
 MAX_LOGGED_IDS = 10
 MIN_RETURNED_SECONDS = 15.0
+MISSED_RETRIES = 3  # of a refused ScheduleMissed without an event
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
+_given_up = ThrottledWarning(log, "missed occurrences not reported")
 
 
 class DueJobs(Source[Job, Emission]):
@@ -144,7 +146,7 @@ class DueJobs(Source[Job, Emission]):
         """Settle each job by its receipts."""
         settlement = JobSettlement(times.emitted_at, times.confirmed_at)
         for emission, receipts, refusal in results:
-            if refusal is None:
+            if refusal is None or _gives_up(emission, refusal):
                 _add(settlement, emission)
             elif _has_no_queue(emission, refusal, times):
                 _add(settlement, emission)
@@ -173,9 +175,12 @@ class DueJobs(Source[Job, Emission]):
         """Count confirmed events, and log the others."""
         failed: dict[tuple[Receipt, str, str], list[str]] = {}
         emitted = 0
+        given_up: list[str] = []
         classes = dict.fromkeys(metrics.CLASSES, 0)
         for emission, receipts, refusal in results:
-            if refusal is not None:
+            if _has_given_up(emission, receipts, refusal):
+                given_up.append(emission.job.id)
+            elif refusal is not None:
                 failed.setdefault((refusal, *_address(emission)), []).append(emission.job.id)
             if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
                 emitted += 1
@@ -186,7 +191,7 @@ class DueJobs(Source[Job, Emission]):
                     classes[priority.value] += 1
                     metrics.lag_by_class.labels(priority.value).observe(late)
             missed = reports(emission)
-            if missed and receipts[-1] is Receipt.CONFIRMED:
+            if missed and (refusal is None or _gives_up(emission, refusal)):
                 metrics.jobs_missed.inc(sum(group.count for group in missed))
         metrics.jobs_due.inc(emitted)
         classes["normal"] = emitted - classes["high"] - classes["low"]
@@ -198,6 +203,12 @@ class DueJobs(Source[Job, Emission]):
             _warnings[receipt].warning(
                 count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key,
                 job_ids=ids[:MAX_LOGGED_IDS], do=advice,
+            )
+        if given_up:
+            _given_up.warning(
+                count=len(given_up), exchange=EVENTS_EXCHANGE, routing_key="missed",
+                job_ids=given_up[:MAX_LOGGED_IDS],
+                do="empty the queues bound to `missed`, or raise their limits: one of them refuses messages",
             )
         if log.shows_debug:
             _log_events(results, times)
@@ -268,6 +279,20 @@ def _add(settlement: JobSettlement, emission: Emission) -> None:
         settlement.done.append(job.id)
     else:
         settlement.moved.append((job.id, emission.next_run_text))
+
+
+def _gives_up(emission: Emission, refusal: Receipt | None) -> bool:
+    """Return whether the job goes on although the broker refuses its message: only events must reach a queue."""
+    return (
+        emission.event_id is None and refusal in {Receipt.REFUSED, Receipt.UNSENDABLE}
+        and emission.job.retries >= MISSED_RETRIES
+    )
+
+
+def _has_given_up(emission: Emission, receipts: Sequence[Receipt], refusal: Receipt | None) -> bool:
+    """Return whether a ScheduleMissed is not published again."""
+    followed_event = refusal is None and any(receipt is not Receipt.CONFIRMED for receipt in receipts)
+    return followed_event or _gives_up(emission, refusal)
 
 
 def _has_no_queue(emission: Emission, refusal: Receipt, times: BatchTimes) -> bool:

@@ -1,5 +1,6 @@
 """A batch between its claim and its settlement, without any server."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
@@ -160,6 +161,30 @@ def test_an_event_whose_missed_message_is_unconfirmed_stays_due(second):
         batch.settle()
     assert session.ids("Finish jobs") == [plain.id]
     assert session.ids("Postpone jobs") == [job.id]
+
+
+@pytest.mark.parametrize("resent", [[[Receipt.REFUSED], [Receipt.REFUSED]], [[Receipt.CONFIRMED]]])
+def test_an_event_is_not_emitted_again_because_its_missed_message_is_refused(resent):
+    jobs = [folding(0), folding(1)]
+    session, claim = Session(), Claim(jobs, NOW + timedelta(seconds=1), None, (NOW,) * 3)
+    publisher = StepwisePublisher([Receipt.CONFIRMED] * 2, [Receipt.CONFIRMED, Receipt.REFUSED], *resent)
+    batch = Batch(DueJobs(), session, claim, monotonic())
+    batch.publish(publisher)
+    batch.settle()
+    assert publisher.sent == [["due", "due"], ["missed", "missed"], *[["missed"]] * len(resent)]
+    assert session.ids("Advance jobs that skipped") == [job.id for job in jobs]
+    assert session.ids("Postpone jobs") == []
+
+
+@pytest.mark.parametrize(("retries", "statement"), [(0, "Postpone jobs"), (3, "Advance jobs that skipped")])
+def test_a_refused_missed_message_without_an_event_is_given_up_after_some_retries(retries, statement):
+    job = replace(folding(0), retries=retries)
+    job.requested.on_missed = OnMissed.SKIP
+    session, claim = Session(), Claim([job], NOW + timedelta(seconds=50), None, (NOW,) * 3)
+    batch = Batch(DueJobs(), session, claim, monotonic())
+    batch.publish(StepwisePublisher([Receipt.REFUSED]))
+    batch.settle()
+    assert session.ids(statement) == [job.id]
 
 
 def test_the_delay_doubles_up_to_a_minute_with_jitter():
