@@ -1,6 +1,7 @@
 """Plan jobs again after a change: lock a batch, plan it, announce it, save it, in one transaction."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -23,6 +24,7 @@ log = get_logger(__name__)
 _unplanned = ThrottledWarning(log, "job cannot be planned again")
 
 BATCH = 200  # rows stay locked until the broker confirms their events
+PART_SECONDS = 0.25  # of planning, for the same reason; the rest of a batch is listed again
 _CONFIRM_SECONDS = 5.0
 _WAKE_HORIZON = timedelta(seconds=10)  # longer than a producer sleeps
 
@@ -50,14 +52,14 @@ class Change(Protocol):
 def replan_batch(connection: Connection, publisher: Publisher, change: Change, ids: Sequence[str]) -> int:
     """Plan these jobs again; return how many were changed. Jobs that are due or locked are skipped.
 
-    The events are confirmed before the commit, so that each is published at least once.
+    It ends early after PART_SECONDS of planning, so that costly schedules do not keep the rows locked. The events
+    are confirmed before the commit, so that each is published at least once.
     """
     with transaction(connection) as cursor:
         now = database_time(cursor)
         jobs = lock_jobs(cursor, ids)
         change.prepare(cursor, jobs)
-        plans = [(job, _plan(change, job, now)) for job in jobs]
-        plans = [(before, after) for before, after in plans if after is not before]
+        plans = [(before, after) for before, after in plan_part(change, jobs, now) if after is not before]
         moved = [(before, after) for before, after in plans if after.next_run_at != before.next_run_at]
         if moved:
             _announce(publisher, moved, change.cause, now)
@@ -68,6 +70,15 @@ def replan_batch(connection: Connection, publisher: Publisher, change: Change, i
         _wake(cursor, [after for _, after in moved], now)
     metrics.jobs_replanned.labels(change.cause.reason).inc(len(moved))
     return len(plans)
+
+
+def plan_part(change: Change, jobs: Sequence[Job], now: datetime) -> Iterator[tuple[Job, Job]]:
+    """Yield jobs with their new plans for PART_SECONDS, and at least one."""
+    began = time.monotonic()
+    for job in jobs:
+        yield job, _plan(change, job, now)
+        if time.monotonic() - began > PART_SECONDS:
+            return
 
 
 def _plan(change: Change, job: Job, now: datetime) -> Job:

@@ -219,7 +219,6 @@ class MovedDays:
     def limit(self, ranges: Sequence[Range] | None) -> None:
         """Leave out occurrences with nominal instants outside these ranges."""
         self._ranges = ranges
-        self._spans.clear()
 
     def moved(self, nominal: datetime) -> datetime | None:
         """Return the moved instant of an occurrence; None if it is skipped."""
@@ -244,7 +243,7 @@ class MovedDays:
             if day is None:
                 break
             for span in self._of_day(day):
-                moved = span.first_moved(start)
+                moved = self._first_moved(span, start)
                 if moved is not None and moved < (end if earliest is None else earliest):
                     earliest = moved
             day += 1
@@ -260,7 +259,7 @@ class MovedDays:
                 for span in self._of_day(day):
                     part = span.between(start, end)
                     if part.first < part.end:
-                        yield part
+                        yield from (part,) if self._ranges is None else part.within(self._ranges)
             day += 1
 
     def sources(self, first: datetime, end: datetime) -> Iterator[Span]:
@@ -304,16 +303,23 @@ class MovedDays:
             self._sources[day] = self.calendar.sources(day, self.on_closed)
         return self._sources[day]
 
+    def _first_moved(self, span: Span, start: datetime) -> datetime | None:
+        """Return the first moved instant not before `start`, of an occurrence that the limits leave."""
+        if self._ranges is None:
+            return span.first_moved(start)
+        # A settled record cuts a day into hundreds of ranges: only those from `start` on are examined.
+        moved = (part.first_moved(start) for part in span.between(start, END).within(self._ranges))
+        return next((instant for instant in moved if instant is not None), None)
+
     def _of_day(self, day: int) -> tuple[Span, ...]:
-        """Return the occurrences of an open day."""
+        """Return the occurrences of an open day, without limits."""
         if day not in self._spans:
             if len(self._spans) >= _REMEMBERED:
                 self._spans.clear()
             first, last = self._sources_of(day)
-            spans = [span for source in range(first, last + 1) for span in self._move(source, day)]
-            if self._ranges is not None:
-                spans = [part for span in spans for part in span.within(self._ranges)]
-            self._spans[day] = tuple(spans)
+            self._spans[day] = tuple(
+                span for source in range(first, last + 1) for span in self._move(source, day)
+            )
         return self._spans[day]
 
     def _move(self, source: int, day: int) -> Iterator[Span]:

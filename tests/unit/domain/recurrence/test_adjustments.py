@@ -11,6 +11,7 @@ from recurrence_helpers import spec_of, utc
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence.adjustment_fields import checked_planner, read_adjustments
 from scheduler.domain.recurrence.planner import Planner
+from tests.call_count import CallCount
 
 NEW_YORK, BERLIN, APIA = "America/New_York", "Europe/Berlin", "Pacific/Apia"
 WEEKEND = {"weekend": ["SA", "SU"]}
@@ -477,3 +478,18 @@ def test_both_ends_of_time():
                 planner = Planner(spec, read_adjustments(fields), JOB)
                 assert len(list(planner.all())) <= 1
                 planner.skipped(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), 5)
+
+
+@pytest.mark.parametrize("on_closed", ["previous", "next"])
+def test_the_settled_occurrences_of_a_frequent_job_cost_little_work(on_closed):
+    """A day with hundreds of settled spans is searched from the instant in question on, not from its start."""
+    friday, second = utc("2026-12-18T00:00:00Z"), timedelta(seconds=1)
+    planner = planner_of(every=1, run_at="2026-12-14T00:00:00Z", calendar=WEEKEND, on_closed=on_closed, jitter=20,
+                         job_id=JOB)  # fmt: skip
+    ranges = [(friday + number * 60 * second, friday + (number * 60 + 30) * second) for number in range(1000)]
+    planner.limit(ranges)
+    next(planner.after(friday))
+    with CallCount() as calls:
+        found = list(islice(planner.after(friday + timedelta(hours=10)), 5))
+    assert all(any(first <= each.nominal_at < end for first, end in ranges) for each in found)
+    assert calls.count < 20_000
