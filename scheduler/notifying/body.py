@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
 from scheduler.domain.instants import rfc3339
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.postgres.notifications import Notification
 from scheduler.workers.webhook.request import JSON, USER_AGENT, WebhookRequest
 from scheduler.workers.webhook.secrets_file import signing_key
@@ -61,6 +62,8 @@ def _item(notification: Notification) -> dict[str, object]:
     if notification.kind == "run_dead":
         item |= {"job_id": notification.subject, "job_type": notification.job_type,
                  "event_id": notification.event_id, "error": notification.error}
+    elif notification.kind == "runs_dead":
+        item["count"] = int(notification.subject)
     elif notification.subject:
         item["name"] = notification.subject
     if notification.tenant is not None:
@@ -75,6 +78,10 @@ def summary(notification: Notification) -> str:
         job = notification.name or notification.job_type or subject
         firing = f"A run of the job {job} is dead: {notification.error or 'no error was reported'}"
         resolved = f"The job {job} has succeeded again"
+    elif notification.kind == "runs_dead":
+        tenant = notification.tenant or DEFAULT_TENANT
+        firing = f"{int(subject):,} more jobs of the tenant {tenant} have dead runs, not reported one by one"
+        resolved = f"The dead runs of the tenant {tenant} are reported one by one again"
     else:
         firing, resolved = (text.format(subject) for text in _SENTENCES[notification.kind])
     return firing if notification.firing else resolved

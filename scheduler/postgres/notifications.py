@@ -11,7 +11,9 @@ from scheduler.postgres.worker_rows import STALE_SECONDS
 from scheduler.resources import query
 
 LATE_SECONDS = 60.0  # a reminder or a run that waits for this long is a problem
-MOST = 1000  # problems that are read at once
+MOST = 1000  # problems of one kind that are looked at, of each tenant
+MOST_DEAD = 100  # dead runs that are reported one by one, of each tenant and hour
+READ_DEAD = 10_000  # dead runs that are read at once
 MAX_SENT = 50  # in one call
 _NOTIFYING = 0x5C4ED04E  # advisory lock of the session that notifies
 
@@ -64,8 +66,8 @@ class NotificationSession:
                 cursor.execute(query("notifications/fire"), {
                     "kinds": kinds, "subjects": subjects, "tenants": tenants, "sinces": sinces})
             cursor.execute(query("notifications/end_dead_runs"), limits)
-            cursor.execute(query("notifications/fire_dead_runs"), limits)
-            cursor.execute(query("notifications/forget"))
+            cursor.execute(query("notifications/fire_dead_runs"), {"read": READ_DEAD, "of_tenant": MOST_DEAD})
+            cursor.execute(query("notifications/forget"), limits)
 
     def unsent(self) -> tuple[list[Notification], int]:
         """Return what to send next, and how much more there is."""

@@ -12,15 +12,19 @@ FROM (SELECT wake_at FROM runs WHERE wake_at < now() - %(late)s * interval '1 se
 HAVING count(*) > 0
 UNION ALL
 SELECT 'worker_lost', host || ':' || pid, NULL, last_seen_at
-FROM workers WHERE last_seen_at < now() - %(stale_after)s * interval '1 second'
+FROM (SELECT host, pid, last_seen_at FROM workers
+      WHERE last_seen_at < now() - %(stale_after)s * interval '1 second'
+      ORDER BY last_seen_at DESC, host, pid LIMIT %(most)s) AS lost
 UNION ALL
 SELECT 'calendar_expiring', name, tenant, valid_until::timestamp AT TIME ZONE 'UTC'
-FROM calendars
-WHERE content IS NOT NULL AND valid_until < (now() AT TIME ZONE 'UTC')::date + 30
+FROM (SELECT name, tenant, valid_until,
+             row_number() OVER (PARTITION BY tenant ORDER BY valid_until DESC, name) AS number
+      FROM calendars
+      WHERE content IS NOT NULL AND valid_until < (now() AT TIME ZONE 'UTC')::date + 30) AS calendars
+WHERE number <= %(most)s
   AND EXISTS (SELECT FROM jobs
               WHERE jobs.calendar = calendars.name AND jobs.status IN ('pending', 'paused')
                 AND CASE WHEN calendars.tenant <> '*' THEN jobs.tenant = calendars.tenant
                          ELSE NOT EXISTS (SELECT FROM calendars AS own
                                           WHERE own.name = calendars.name AND own.tenant = jobs.tenant
                                             AND own.content IS NOT NULL) END)
-LIMIT %(most)s

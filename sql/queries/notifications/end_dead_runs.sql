@@ -1,6 +1,7 @@
 -- End the problem of jobs with a success since; forget those of jobs that are gone or were never sent.
 WITH failing AS (
-    SELECT key, sent, subject, since FROM notifications WHERE firing AND kind = 'run_dead' ORDER BY since DESC LIMIT %(most)s
+    SELECT key, sent, subject, since FROM notifications WHERE firing AND kind = 'run_dead'
+    ORDER BY row_number() OVER (PARTITION BY tenant ORDER BY since DESC) LIMIT %(most)s
 ), recovered AS (
     SELECT key, sent, finished_at
     FROM failing, LATERAL (
