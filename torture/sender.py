@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,11 @@ FRAME_MAX = 131_072  # RabbitMQ's default: a message's properties have to fit on
 def _frame(properties: pika.BasicProperties) -> int:
     """Return the size of the content header frame."""
     return 8 + 12 + sum(map(len, properties.encode()))
+
+
+def _encodable(headers: dict[str, Any]) -> dict[str, Any]:
+    """Return headers that pika can encode: it knows decimals and no floats."""
+    return {name: Decimal(str(value)) if isinstance(value, float) else value for name, value in headers.items()}
 
 
 class Sender:
@@ -86,7 +92,7 @@ class Sender:
     def _message(self, step: Step, record: dict[str, Any]) -> Message:
         headers = {**step.get("headers", {}), **({"traceparent": step["traceparent"]} if "traceparent" in step else {})}
         properties = pika.BasicProperties(
-            content_type="application/json", delivery_mode=2, headers=self.resolve(headers) or None,
+            content_type="application/json", delivery_mode=2, headers=_encodable(self.resolve(headers)) or None,
             correlation_id=record["cid"], reply_to=None if step.get("quiet") else REPLIES,
             message_id=step.get("message_id"), user_id=step.get("user", self.user))
         for name, value in headers.items():
