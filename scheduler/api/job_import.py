@@ -123,8 +123,9 @@ class JobImport:
         return stored
 
     async def _write(self, requests: Sequence[Incoming], *, wait_for_locks: bool = True) -> list[Stored]:
-        return await self._database.write(
-            lambda at: store_import(at, requests, self._wakeup_horizon, wait_for_locks=wait_for_locks))
+        return await self._database.write(partial(
+            store_import, batch=requests, wake_horizon=self._wakeup_horizon, wait_for_locks=wait_for_locks,
+        ))
 
     def _request(self, who: Identity, text: bytes) -> Incoming | Rejected:
         tenant = {} if who.tenant is None else {"tenant": who.tenant}
