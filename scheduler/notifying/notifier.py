@@ -21,15 +21,15 @@ from scheduler.workers.webhook.request import WebhookRequest
 from scheduler.workers.webhook.secrets_file import signing_key
 
 log = get_logger(__name__)
-_failed = ThrottledWarning(log, "notification not delivered; it is sent again")
+_failed = ThrottledWarning(log, "notification not delivered; retrying")
 
 TICK_SECONDS = 5.0
-CALL_SECONDS = 10.0  # minimum time between two calls; all news of that time are in one call
+CALL_SECONDS = 10.0  # minimum time between two calls; one call has all notifications of that time
 MAX_CALL_SECONDS = 300.0  # between two attempts while calls fail
 
 
 class Notifier:
-    """Records problems in the database and sends them. It uses a connection of its own and delays nothing else."""
+    """Records problems in the database and sends them. It uses a separate connection and delays nothing else."""
 
     def __init__(self, settings: Settings, stop: Stop) -> None:
         """Check the settings. Raises Misconfigured."""

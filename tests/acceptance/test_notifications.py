@@ -91,7 +91,7 @@ def test_a_worker_that_disappears_and_a_calendar_that_ends_are_told(sidecar, hos
 def test_an_address_that_is_not_allowed_is_not_called(sidecar, server, settings, host):
     consumer = sidecar.start("consumer", **settings | {"SCHEDULER_WEBHOOK_ALLOW": "192.0.2.1"}).ready()
     host.request(run_at=utc(minutes=-3).isoformat())
-    problem = consumer.logged("notification not delivered; it is sent again")["problem"]
+    problem = consumer.logged("notification not delivered; retrying")["problem"]
     assert problem.startswith("refused: 127.0.0.1")
     assert not server.received
 

@@ -1,4 +1,4 @@
-"""The causes of trouble under the headline: what, how much, since when, and where to act."""
+"""The causes of problems, listed under the headline, with their extent, start time and a link to act on them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,17 +71,17 @@ def _refused(rows: Iterable[Mapping[str, Any]]) -> Iterable[ProblemCause]:
 
 
 def problem_sentence(problem: str) -> str:
-    """Return why the broker refused an event, as a sentence about the cause."""
+    """Return a sentence that says why the broker rejected an event."""
     match = _RETURNED.match(problem)
     if match is None:
         text = problem.removeprefix("returned: ")
-        return text[:1].upper() + text[1:] if text else "RabbitMQ refuses events"
+        return text[:1].upper() + text[1:] if text else "RabbitMQ rejects events"
     exchange, key = match.groups()
     command = _COMMAND.match(key)
     if command is not None:
         return f"No worker offers the command {command[1]}"
     if exchange == "schedule.work":
-        return "No worker takes webhooks" if key.startswith("webhook") else f"No worker takes {key}"
+        return "No worker accepts webhooks" if key.startswith("webhook") else f"No worker accepts {key}"
     return f"No queue is bound to {exchange} for {key}"
 
 
@@ -112,9 +112,9 @@ def _silent_workers(pulse: SystemSnapshot) -> Iterable[ProblemCause]:
         busy = int(worker.get("in_flight") or 0)
         if not missing and not busy:
             continue
-        work = f", with {count(busy, 'run')} at work" if busy else ""
-        alone = f"; nobody else offers {', '.join(missing[:3])}" if missing else ""
-        text = f"The worker {worker['host']}:{worker['pid']} is silent{work}{alone}"
+        work = f", with {count(busy, 'run')} in progress" if busy else ""
+        alone = f"; no other worker offers {', '.join(missing[:3])}" if missing else ""
+        text = f"The worker {worker['host']}:{worker['pid']} has stopped reporting{work}{alone}"
         yield ProblemCause(text, seen, "/processes", 500 + busy)
 
 

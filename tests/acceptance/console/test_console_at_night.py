@@ -28,7 +28,7 @@ def test_the_late_are_listed_by_lateness_with_the_cause(visit):
     expect(page.locator("#part-status h1")).to_contain_text("Late: ")
     expect(page.get_by_role("list", name="Causes").get_by_role("link", name=re.compile(
         "No queue is bound to schedule.events for due.night.nowhere: 2 jobs of 2 tenants"))).to_be_visible()
-    page.get_by_role("link", name="Show the late").click()
+    page.get_by_role("link", name="Show late jobs").click()
     expect(page).to_have_url(re.compile("/jobs.late=1"))
     rows = page.locator("#jobs tbody tr").filter(has_text="night.late")
     expect(rows).to_have_count(2)
@@ -61,7 +61,7 @@ def test_a_tenants_overview_shows_only_its_own_causes(world, browser):
         page = visit.go("/")
         expect(page.get_by_role("list", name="Causes")).to_contain_text("for due.night.nowhere: 1 job")
         expect(page.get_by_text("tenants")).to_have_count(0)
-        page.get_by_role("link", name="Show the late").click()
+        page.get_by_role("link", name="Show late jobs").click()
         expect(page.locator("#jobs tbody tr")).to_have_count(1)
         expect(page.get_by_text("Late older")).to_have_count(0)
 

@@ -72,9 +72,9 @@ def test_a_day_shows_each_occurrence_and_what_became_of_it(world, visit):
     job = world.job(job_type="day.moved", cron="0 9 * * *", calendar="day.closed", on_closed="skip")
     page = visit.go(f"/jobs/{job}/day?date=2030-01-04")
     expect(page.locator("#day tbody tr")).to_contain_text("Friday 4 January is closed (Founders' Day)")
-    page.get_by_role("link", name="Day after").click()
-    page.get_by_role("link", name="Day after").click()
-    page.get_by_role("link", name="Day after").click()
+    page.get_by_role("link", name="Next day").click()
+    page.get_by_role("link", name="Next day").click()
+    page.get_by_role("link", name="Next day").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Monday 7 January 2030")
     expect(page.locator("#day tbody tr")).to_contain_text("planned")
     assert world.http(f"/jobs/{job}/day?date=soon", token=world.token())[0] == 422

@@ -46,9 +46,9 @@ def texts(shown, tenant=None):
      "No queue is bound to schedule.events for due.eu"),
     ("returned: no queue is bound to schedule.work for the routing key command.backup",
      "No worker offers the command backup"),
-    ("returned: no queue is bound to schedule.work for the routing key webhook", "No worker takes webhooks"),
+    ("returned: no queue is bound to schedule.work for the routing key webhook", "No worker accepts webhooks"),
     ("returned: no worker offers the command backup", "No worker offers the command backup"),
-    ("nack: the queue is full", "Nack: the queue is full"), ("", "RabbitMQ refuses events"),
+    ("nack: the queue is full", "Nack: the queue is full"), ("", "RabbitMQ rejects events"),
 ])
 def test_a_refusal_is_a_sentence(problem, sentence):
     assert problem_sentence(problem) == sentence
@@ -82,9 +82,9 @@ def test_errors_of_many_types_have_no_bulk_retry_and_few_failures_are_no_cause()
 
 def test_a_silent_worker_is_a_cause_if_something_depends_on_it():
     assert texts(snapshot(workers=[worker(90)])) == [
-        "The worker box:7 is silent; nobody else offers command.backup"]
+        "The worker box:7 has stopped reporting; no other worker offers command.backup"]
     assert texts(snapshot(workers=[worker(90, in_flight=2), worker(1)])) == [
-        "The worker box:7 is silent, with 2 runs at work"]
+        "The worker box:7 has stopped reporting, with 2 runs in progress"]
     assert texts(snapshot(workers=[worker(90), worker(1)])) == []
     assert texts(snapshot(workers=[worker(7200)])) == []
 
