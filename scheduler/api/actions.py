@@ -58,7 +58,7 @@ async def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ActionNote:
-    """What the audit keeps of an action: the bulk action that it is part of, and its reason."""
+    """Details of an action for the audit: its reason, and the bulk action it belongs to."""
 
     batch: UUID | None = None
     reason: str | None = None

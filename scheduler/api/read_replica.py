@@ -59,22 +59,22 @@ class ReplicaFreshness:
         self._compared_at = at
 
     def lost(self) -> None:
-        """Use the replica no longer, until the next comparison."""
+        """Stop using the replica until the next comparison."""
         self._compared_at = -math.inf
 
     def wrote(self, person: str, at: float) -> None:
-        """Record that a person's change was committed at this time at the latest."""
+        """Record that a user's change was committed no later than `at`."""
         self._wrote[person] = at
         self._wrote.move_to_end(person)
         if len(self._wrote) > _MAX_WRITERS:
             _, self._others_wrote = self._wrote.popitem(last=False)
 
     def lag(self) -> float:
-        """Return how far the replica was behind at the last comparison, in seconds; infinite if unknown."""
+        """Return the replica's lag at the last comparison, in seconds; infinite if unknown."""
         return math.inf if math.isinf(self._compared_at) else self._compared_at - self._reached
 
     def serves(self, person: str, now: float) -> bool:
-        """Return whether the replica is current enough for a person's read."""
+        """Return whether the replica is current enough for a read by this user."""
         current = self._compared_at > now - _OUTDATED_SECONDS and self.lag() <= self._max_lag
         return current and self._wrote.get(person, self._others_wrote) < self._reached
 

@@ -234,7 +234,7 @@ class Reads:
         return Page(views[:limit], views[limit - 1].job_type if len(views) > limit else None)
 
     async def handler_offer(self, who: Identity, job_type: str) -> HandlerOffer | None:
-        """Return what live handlers announce about a type; None if there are none."""
+        """Return the offer of live handlers for a job type; None if there are none."""
         check(who, Permission.READ)
         found = await self._database.read(lambda connection: find_handler(connection, job_type))
         return None if found is None else HandlerOffer.model_validate(found)
@@ -251,7 +251,7 @@ class Reads:
     async def job_audit(
         self, who: Identity, job_id: UUID, limit: int, until: datetime | None = None
     ) -> Sequence[AuditView]:
-        """Return the newest changes of a job for those who may change it."""
+        """Return the newest changes of a job; only callers who may change it see them."""
         check(who, Permission.WRITE)
         wanted = AuditFilter(kind="job", thing=str(job_id), until=until)
         page = await self._list(

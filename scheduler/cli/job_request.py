@@ -108,7 +108,7 @@ def _changed(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 
 def _edited(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as edited by a person. Raises BadRequestText, or the editor's error."""
+    """Return the request as edited by the operator. Raises BadRequestText, or the editor's error."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     before = as_yaml(stored)
     with tempfile.TemporaryDirectory(prefix="scheduler-") as folder:

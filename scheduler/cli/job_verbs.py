@@ -58,7 +58,7 @@ def apply(settings: Settings, args: Namespace) -> str | None:
     with open_connection(settings, f"job {args.verb}") as connection:
         if JOB_VERBS[args.verb].permanent and not args.yes:
             count = count_jobs(connection, filters, _MAX_COUNTED)
-            connection.rollback()  # a person may take long to answer
+            connection.rollback()  # the operator may take long to answer
             matching = f"{count:,} job matches" if count == 1 else f"{count:,} jobs match"
             if count and (problem := confirm(f"{args.verb} them", yes=False, matched=matching)):
                 return problem

@@ -19,7 +19,7 @@ class BadRequestText(SchedulerError):  # noqa: N818 - an expected outcome, not a
 
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML 1.2: dates, times of day and words like `on` are text."""
+    """YAML 1.2: dates, times of day and words like `on` are strings."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the attribute of PyYAML
 

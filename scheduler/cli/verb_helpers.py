@@ -34,7 +34,7 @@ def cli_caller() -> Caller:
 
 
 def wake_horizon(settings: Settings) -> timedelta:
-    """Return how far ahead a due time needs a wakeup: producers poll for later ones."""
+    """Return the time ahead within which a due time needs a wakeup; producers poll for later ones."""
     return timedelta(milliseconds=settings.poll_interval_ms + 100)
 
 

@@ -52,8 +52,8 @@ class Runner:
     ) -> None:
         """Configure; `grace` limits how long a stop waits for running handlers, `name` is the worker's name.
 
-        `before` is called in the worker thread before each handler that is no process, for example Django's
-        `close_old_connections`. If it raises, the handler is not called, and the event counts as failed.
+        `before` is called in the worker thread before each handler that does not run as a process: for example
+        Django's `close_old_connections`. If it raises, the handler is not called, and the event counts as failed.
         `observer` is called around each handler.
         """
         if not 1 <= heartbeat <= LIFETIME:

@@ -203,7 +203,7 @@ class RunnerSession:
         self._cancelled = True
 
     def _consume(self) -> None:
-        """Consume up to `prefetch` events, including those that this Runner already has."""
+        """Consume up to `prefetch` events, including events that this Runner already has."""
         assert self._channel is not None  # noqa: S101 - the caller has opened it
         self._window = max(1, self._shared.prefetch - len(self._works))
         self._channel.basic_qos(prefetch_count=self._window)

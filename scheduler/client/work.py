@@ -118,7 +118,7 @@ class WorkSet:
 
     @property
     def waiting(self) -> int:
-        """Number of events that wait for a free worker."""
+        """Number of events pending for lack of a free worker."""
         return sum(work.state is WorkState.WAITING for work in self._by_event.values())
 
     @property

@@ -21,7 +21,7 @@ from scheduler.postgres.audit import AuditEntry
 from scheduler.postgres.calendars import CalendarFilter, CalendarRow
 from scheduler.postgres.connection import Connection, Cursor, database_time, transaction
 
-MAX_AUDITED = 100  # changed dates in an audit entry, of each kind
+MAX_AUDITED = 100  # changed dates of each kind in an audit entry
 
 
 class NoSuchCalendar(SchedulerError):  # noqa: N818 - an expected outcome, not a failure

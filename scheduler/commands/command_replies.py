@@ -32,7 +32,7 @@ def message_type(reply: ContractMessage) -> str:
 def rejection(rejected: Rejected, routing_key: str, body: bytes) -> ContractMessage:
     """Return the reply to a rejected command, with its id or the name of its calendar if it is readable."""
     if isinstance(rejected, Unparsed):
-        body = b""  # a large body is not parsed again in vain
+        body = b""  # do not parse a large body again
     if routing_key == ScheduleCalendar.kind:
         return CalendarRejected(name=name_in_body(body), errors=_errors(rejected))
     return reply_to(rejected, id_in_body(body))

@@ -102,7 +102,7 @@ class Redeliveries:
         return None if stored is None else stored.outcomes
 
     def forget(self, batch: Sequence[Delivery]) -> None:
-        """Delete the counts of messages that were handled; those that cannot be deleted now are pruned later."""
+        """Delete the counts of handled messages; counts that cannot be deleted now are pruned later."""
         if not self._deferred:
             return
         counted = [delivery for delivery in batch if delivery.redeliveries or delivery.alone]

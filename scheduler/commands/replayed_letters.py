@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 
 
 def is_applied(letter: DeadLetter, settings: Settings) -> bool:
-    """Return whether a letter is to be applied: it is a command or a result, and its user is its tenant."""
+    """Return whether to apply a letter here: it is a command or a result whose AMQP user is its tenant."""
     is_command = letter.routing_key in COMMAND_MODELS or letter.routing_key == ScheduleResult.kind
     return settings.tenant_by == "user_id" and letter.exchange == COMMANDS_EXCHANGE and is_command
 

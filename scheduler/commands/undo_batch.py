@@ -1,4 +1,4 @@
-"""Undo a bulk action: exactly the jobs that it changed and that nothing has changed since."""
+"""Undo a bulk action, for each job that has not changed since."""
 
 import json
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ UNDO = {verb: model.undo for verb, model in BULK_VERBS.items() if model.undo} | 
 
 @dataclass(frozen=True, slots=True)
 class Reinstatement:
-    """A cancel of one job that is taken back."""
+    """An undo of the cancel of one job."""
 
     about: str
     entry: BatchEntry

@@ -17,7 +17,7 @@ STORED_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by"
 
 @dataclass(frozen=True, slots=True)
 class CalendarFile:
-    """The fields of a calendar, and what was left out of the file."""
+    """The fields of a calendar, and the parts of the file that were ignored."""
 
     fields: dict[str, Any]
     notes: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def _read_json(text: str) -> dict[str, Any]:
 
 
 def _line(text: str, problem: Problem, fields: Mapping[str, Any]) -> int:
-    """Return the line of a problem: that of the date if it is about one, or else that of the field."""
+    """Return the line of a problem: the date's line if it names a date, otherwise the field's."""
     at = max(0, text.find(json.dumps(problem.field)))
     dates = fields.get(problem.field)
     if isinstance(dates, Mapping):

@@ -15,7 +15,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The token's sub, the AMQP user, or the user of the command line, with what the audit keeps of the action."""
+    """The token's sub, the AMQP user, or the user of the command line, with details for the audit."""
 
     who: str | None
     via: Via

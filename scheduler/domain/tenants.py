@@ -1,4 +1,4 @@
-"""The names of tenants, and of the owners of calendars."""
+"""Names of tenants and of calendar owners."""
 
 DEFAULT_TENANT = "default"
 TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"

@@ -1,4 +1,4 @@
-"""What a worker runs on and how much it takes: platform, pools and capacity."""
+"""Facts that a worker reports about itself: platform, pools and capacity."""
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,7 +11,7 @@ _MAX_TEXT = 200
 
 
 class WorkerFacts(BaseModel):
-    """The platform, the pools whose work it takes, and how many attempts it runs at a time."""
+    """The platform, the pools it serves, and the maximum number of concurrent attempts."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -66,7 +66,7 @@ class Batch(Generic[Item, Emission]):
         started = time.monotonic()
         session.tables = source.tables
         claim = source.claim(session, limit, since)
-        # Not from the start: the first claim of a kind is prepared before the database tells its time.
+        # Not from the start: the first claim of a kind is prepared before the database reports its time.
         batch = cls(source, session, claim, session.claimed_from)
         _observe("claim", started)
         return batch

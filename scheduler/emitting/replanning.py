@@ -40,7 +40,7 @@ class Change(Protocol):
         """Return ids of jobs that were planned before the change and are not due."""
 
     def prepare(self, cursor: Cursor, jobs: Sequence[Job]) -> None:
-        """Read what `plan` needs for these jobs."""
+        """Read the data that `plan` needs for these jobs."""
 
     def plan(self, job: Job, now: datetime) -> Job:
         """Return the job with its new plan, marked as planned after the change; the same job if it already is."""

@@ -17,7 +17,7 @@ from scheduler.workers.webhook.secrets_file import signing_key
 TIMEOUT_SECONDS = 10.0
 _ID_SPACE = UUID("3e1f5c0a-4d65-4f0e-9a53-9a2f6f3f0b44")
 
-# By kind: the sentence when it begins, and when it is over.
+# By kind: the sentence when a problem begins, and when it is resolved.
 _SENTENCES = {
     "behind": ("Reminders are due and not emitted", "All due reminders are emitted again"),
     "runs_overdue": ("Runs are overdue: no producer processes them", "No run is overdue any more"),
@@ -72,7 +72,7 @@ def _item(notification: Notification) -> dict[str, object]:
 
 
 def summary(notification: Notification) -> str:
-    """Return one sentence for a person."""
+    """Return one sentence for the operator."""
     subject = notification.subject
     if notification.kind == "run_dead":
         job = notification.name or notification.job_type or subject

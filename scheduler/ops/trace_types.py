@@ -1,4 +1,4 @@
-"""Types of what is traced, and of what exports it."""
+"""Types of traced operations, and of their exporter."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

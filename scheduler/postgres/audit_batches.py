@@ -1,4 +1,4 @@
-"""Bulk actions, as the audit recorded them: what they changed, and what has become of it."""
+"""Read bulk actions from the audit: the jobs or runs they changed, and their current statuses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def find_batch(connection: Connection, batch: str, tenant: str | None) -> BatchH
 def list_batch(
     connection: Connection, batch: str, tenant: str | None, limit: int, after: int = 0
 ) -> list[BatchEntry]:
-    """Return what a bulk action changed, after the entry `after`."""
+    """Return the entries of a bulk action, after the entry `after`."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("audit/batch"), {"batch": batch, "tenant": tenant, "limit": limit, "after": after})
         return [BatchEntry(*row) for row in cursor]

@@ -38,7 +38,7 @@ class CalendarJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarFilter:
-    """The calendars that an owner can use; `counted` limits the number of jobs to those of one tenant."""
+    """The calendars that an owner can use; `counted` limits the count of jobs to one tenant."""
 
     owner: str | None  # None: every owner's
     name: str | None = None

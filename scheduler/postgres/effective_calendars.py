@@ -69,14 +69,14 @@ def _read(row: tuple[Any, ...]) -> EffectiveCalendar:
 
 
 class JobCalendars:
-    """The calendars of some jobs: those of the last claim, or of a batch that is planned again."""
+    """The calendars of the jobs in the last claim, or in a batch that is planned again."""
 
     def __init__(self) -> None:
         self._effective: Effective = {}
         self._former: dict[tuple[str, int], BusinessCalendar] = {}  # by name and revision
 
     def load(self, run: Run, jobs: Iterable[Job]) -> None:
-        """Read the calendars of jobs, also those that planned them; `run` executes a statement."""
+        """Read the current calendars of jobs and the revisions that planned them; `run` executes a statement."""
         wanted = [
             (TenantCalendar(job.tenant, job.definition.spec.calendar), job.calendar_revision) for job in jobs
             if job.definition is not None and job.definition.spec.calendar is not None

@@ -17,7 +17,7 @@ from scheduler.resources import query
 # Limit of one claim without its last row. A batch needs several times as much memory, for rows, bodies and frames.
 MAX_CLAIM_BYTES = 4 * 1024 * 1024
 MAX_LOCKED_BYTES = 16 * 1024 * 1024  # of the rows of a batch of commands or results
-FEW = 4  # up to this many rows are read complete, whatever their size
+FEW = 4  # up to this many rows are read complete, regardless of size
 _MARK = "\x01"  # no JSON text starts with it
 _RESERVED = 10  # a tenth of the bytes is reserved for each priority class with due rows
 

@@ -115,7 +115,7 @@ class MaintenanceSession:
             return Backlog(due, max(0.0, oldest or 0.0), *others)
 
     def measure_work(self) -> UnstartedWork:
-        """Return how much work waits for a worker."""
+        """Measure the work that no worker has started."""
         with translated(), self._connection.cursor() as cursor:
             return measure_work(cursor)
 

@@ -19,7 +19,7 @@ _NOTIFYING = 0x5C4ED04E  # advisory lock of the session that notifies
 
 
 class Notification(NamedTuple):
-    """A problem that began, or is over."""
+    """A problem that began or was resolved."""
 
     kind: str
     subject: str
@@ -70,7 +70,7 @@ class NotificationSession:
             cursor.execute(query("notifications/forget"), limits)
 
     def unsent(self) -> tuple[list[Notification], int]:
-        """Return what to send next, and how much more there is."""
+        """Return the notifications to send next, and the number of those that follow."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("notifications/unsent"), {"most": MAX_SENT})
             rows = cursor.fetchall()

@@ -161,7 +161,7 @@ class DatabasePool:
             connection.close()
 
     def close(self) -> None:
-        """Close idle connections now, and lent ones when they are returned."""
+        """Close idle connections now, and those in use when they are returned."""
         self._closed = True
         self.drop_idle()
 

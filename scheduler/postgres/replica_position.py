@@ -1,4 +1,4 @@
-"""Positions in the write-ahead log, of a primary and of its streaming replica."""
+"""Read the write-ahead log positions of a primary and its streaming replica."""
 
 import math
 
@@ -18,7 +18,7 @@ def written_position(connection: Connection) -> int:
 
 
 def replayed_position(connection: Connection) -> float:
-    """Return up to where a replica has replayed the log; infinite on a primary, which has everything."""
+    """Return the position to which a replica has replayed the log; infinite on a primary, which has everything."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("sessions/replayed_position"))
         [(standby, position)] = cursor.fetchall()

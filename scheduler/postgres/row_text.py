@@ -53,7 +53,7 @@ def _escaped(text: str) -> str:
 
 
 def json_record(columns: Sequence[str], row: Row, as_json: frozenset[str]) -> str:
-    """Write the values of a row that are not None as a JSON object; those of `as_json` are JSON text."""
+    """Write the values of a row that are not None as a JSON object; columns in `as_json` already contain JSON."""
     return "{" + ",".join([
         f'"{name}":{value if name in as_json else _quoted(value)}'
         for name, value in zip(columns, row, strict=True) if value is not None

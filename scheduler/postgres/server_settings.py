@@ -98,7 +98,7 @@ def advice(jobs: int, settings: Mapping[str, ServerSetting]) -> list[Advice]:
 
 
 def as_setting(name: str, amount: int) -> str:
-    """Return a size or a time as postgresql.conf has it."""
+    """Format a size or a time as in postgresql.conf."""
     if name == "checkpoint_timeout":
         return f"{amount // _MINUTE}min"
     return f"{amount // _GB}GB" if amount % _GB == 0 else f"{amount // _MB}MB"

@@ -59,7 +59,7 @@ def list_job_types(
 
 
 def find_handler(connection: Connection, job_type: str) -> dict[str, Any] | None:
-    """Return what a live worker announces about a job type, None if no handler serves it."""
+    """Return a live worker's offer for a job type; None if no handler serves it."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("workers/find_handler"), {"stale_after": STALE_SECONDS, "job_type": job_type})
         row = cursor.fetchone()
@@ -67,7 +67,7 @@ def find_handler(connection: Connection, job_type: str) -> dict[str, Any] | None
 
 
 def oldest_due_seconds(connection: Connection) -> float:
-    """Return how long the oldest job that is not emitted has been due; 0 if none is."""
+    """Return the age of the oldest due job that is not emitted; 0 if there is none."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("stats/oldest_due"))
         [(seconds,)] = cursor.fetchall()

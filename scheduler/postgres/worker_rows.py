@@ -78,7 +78,7 @@ class UnstartedWork(NamedTuple):
 
 
 def measure_work(cursor: Cursor) -> UnstartedWork:
-    """Return how much work waits for a worker, of a limited number of open runs."""
+    """Measure the work that no worker has started, from a limited number of open runs."""
     cursor.execute(query("workers/unstarted_work"), {"most": RUNS_MEASURED})
     unstarted = cursor.fetchall()
     if not unstarted:

@@ -208,7 +208,7 @@ class Consumer:
         inbox.requeue_in_order()
 
     def _hold(self, deliveries: list[Delivery], inbox: BatchConsumer) -> None:
-        """Set messages aside. They do not crash the consumer, however often they were delivered."""
+        """Set messages aside. They do not crash the consumer, regardless of their delivery count."""
         if not deliveries:
             return
         inbox.set_aside(deliveries)

@@ -59,7 +59,7 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
 
 
 def return_large_blocks() -> None:
-    """Have glibc return each freed block of some megabytes to the system.
+    """Make glibc return each freed block of several megabytes to the system.
 
     By default it keeps up to 64 MB after a large message. The second limit is for the end of the heap: with its
     default of 128 kB each batch would have its pages mapped again.

@@ -1,4 +1,4 @@
-"""Store the results of workers, and tell producers which results have been read."""
+"""Store the results of workers, and record for producers which results have been read."""
 
 
 from scheduler.commands import batch_telemetry

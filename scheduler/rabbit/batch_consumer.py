@@ -326,8 +326,8 @@ class BatchConsumer:
         """Requeue commands that are set aside or not taken yet, in order, and stop consuming.
 
         All others must be acknowledged. The last window is closed first, so that none is delivered here again.
-        Each command is requeued separately: if the channel closes, the broker requeues the commands of one window
-        after those of another, in any order.
+        Each command is requeued separately: if the channel closes, the broker requeues the windows
+        in any order.
         """
         self._link.remove_on_close(self._waiting.put)
 

@@ -2,7 +2,7 @@
 
 A body can only be received whole, so the prefetch is small: as many messages as are likely to have WINDOW_BYTES.
 
-A quorum queue puts requeued messages behind those that were requeued before. So a reader consumes everything that
+A quorum queue puts requeued messages behind messages requeued earlier. So a reader consumes everything that
 the previous one requeued, also beyond the limit. RabbitMQ keeps no order between the consumers of a channel. A
 quorum queue keeps none among more than 32 messages that are requeued together, nor among more than 32 pending
 commands. So messages are requeued in small groups, few at once.
@@ -38,7 +38,7 @@ _NOT_FOUND = 404
 
 
 class DeadLetterReader:
-    """One pass over the queue, from its head."""
+    """Reads the queue once, from its head."""
 
     def __init__(self, channel: BlockingChannel, returned: int = 0) -> None:
         """Prepare to read; the previous reader requeued `returned` letters."""
@@ -52,7 +52,7 @@ class DeadLetterReader:
 
     @property
     def stopped(self) -> str | None:
-        """Return how much was read if a limit ended the pass, otherwise None."""
+        """Return the extent of the read if a limit ended it, otherwise None."""
         if not self._stopped:
             return None
         return (f"only the first {self.taken:,} messages were read ({self._bytes:,} bytes): "

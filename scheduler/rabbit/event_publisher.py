@@ -1,6 +1,6 @@
 """Publish batches of events so that a slow queue of one route delays no other event.
 
-Work of high and low priority has queues of its own, which workers declare. While no queue is bound to such a
+Work of high and low priority has separate queues, which workers declare. While no queue is bound to such a
 routing key (no worker has run yet, or all are older), the event is published again with its fallback key.
 """
 

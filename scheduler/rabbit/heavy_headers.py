@@ -1,4 +1,4 @@
-"""Properties with so many header values that pika would take milliseconds: only what consumers use is read.
+"""Parse only the used values of messages with very many header values, which would take pika milliseconds.
 
 pika takes more than a microsecond for each value, and a value may have a single byte. Without this a publisher
 could occupy a consumer for 170 ms with one message of 130 kB.

@@ -39,7 +39,7 @@ class CommandReply:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What became of rejected commands whose copies were published."""
+    """Outcome of rejected commands whose copies were published."""
 
     accepted: list[Delivery]
     not_copied: list[Delivery]  # only the broker can move them
@@ -50,7 +50,7 @@ class OutcomePublisher:
     """Publishes the outcomes of a batch; only the confirms of dead letters can delay the batch.
 
     A dead letter that the broker refuses, for example because scheduler_dead is full, is kept and retried: its
-    command stays unacknowledged, and the others go on.
+    command stays unacknowledged, and the others continue.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class OutcomePublisher:
         if not self._refused or time.monotonic() < self._retry_at:
             return None
         since, retried, self._refused = self._refused_since, self._refused[:RETRIED], self._refused[RETRIED:]
-        self._publisher.renew()  # RabbitMQ may not tell a channel that the queue has room again
+        self._publisher.renew()  # RabbitMQ may not report to this channel that the queue has space again
         published = self._send_copies(retried)()
         self._refused_since = since
         if not published.refused:

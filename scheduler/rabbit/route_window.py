@@ -1,7 +1,7 @@
 """Limits the events of a slow route by what their confirms cost the broker."""
 
 MAX_UNCONFIRMED = 50
-# A confirm within this time does not tell a slow route from a busy broker.
+# A confirm within this time does not distinguish a slow route from a busy broker.
 FAST_SECONDS = 0.1
 # After a slow confirm the route rests for this many times its duration, so it takes a fifth of the broker's time.
 REST_SHARE = 4.0

@@ -1,4 +1,4 @@
-"""Declare the queues of work that workers own: those of commands, of named pools and of priority classes."""
+"""Declare the work queues that workers own: for commands, named pools and priority classes."""
 
 from concurrent.futures import Future
 
@@ -34,7 +34,7 @@ def declare_work(link: Link, queue: str, key: str, queue_type: str) -> None:
 def declare_classes(link: Link, queue: str, key: str, pool: str, queue_type: str) -> dict[str, int]:
     """Declare the queues for high and low work of a pool; return their names with their ranks.
 
-    A user without the permission, as those of release 0.2, gets none: the events then use the pool's main queue.
+    A user without the permission, for example from release 0.2, gets none: events then use the pool's main queue.
     """
     ranks: dict[str, int] = {}
     for priority, rank in CLASS_RANKS.items():

@@ -235,10 +235,10 @@ class Sidecar:
         return [ScheduleRejected.model_validate_json(event.body) for event in self.take("rejected")]
 
     def take(self, routing_key: str, beginning: str | None = None) -> list[HostEvent]:
-        """Take the raw events of one kind, oldest first; `dead` are those of dead runs.
+        """Take the raw events of one kind, oldest first; `dead` returns the events of dead runs.
 
-        `webhook` and `command.NAME` are those for workers, `due.ROUTE` those with a route; with `beginning` also
-        those whose routing key begins so.
+        `webhook` and `command.NAME` are events for workers, `due.ROUTE` events with a route; `beginning` adds
+        events whose routing key starts with it.
         """
         taken: list[HostEvent] = []
         left: list[HostEvent] = []

@@ -59,7 +59,7 @@ def body_view(body: bytes) -> tuple[str, Any]:
     if len(body) <= SHOWN_BYTES:
         try:
             content = json.loads(body, parse_constant=lambda _: None)
-            # Half a surrogate pair has no bytes, and what is too deep for pydantic to read it could not write.
+            # Half a surrogate pair cannot be encoded, and pydantic cannot write JSON too deep for it to read.
             from_json(json.dumps(content, ensure_ascii=False).encode())
         except (ValueError, RecursionError):
             pass

@@ -115,7 +115,7 @@ def request_text(job: Job, *, masked: bool = True) -> str:
 
 
 def request_fields(row: JobRow) -> dict[str, Any]:
-    """Return the fields of a job's request as stored, without those that it left out."""
+    """Return the fields of a job's stored request; fields that it did not set are omitted."""
     definition, view = row.job.definition, job_view(row)
     fields = view.model_dump(mode="json", exclude_none=True, include=_REQUESTED - {"payload"})
     if definition is not None and definition.priority is None:

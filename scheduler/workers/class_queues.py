@@ -35,7 +35,7 @@ class ClassQueues(Generic[Item]):
 
     @property
     def lowest(self) -> int:
-        """The highest rank, of the items that are last."""
+        """The highest rank; its items come last."""
         return max(self._queues)
 
     def add(self, at: float, item: Item, rank: int = NORMAL_RANK) -> None:
@@ -76,12 +76,12 @@ class ClassQueues(Generic[Item]):
 
     @property
     def newest_at(self) -> float:
-        """When the newest item of the lowest class came."""
+        """Arrival time of the newest item of the lowest class."""
         return self._queues[max(self._queues)][-1][0]
 
     @property
     def oldest_at(self) -> float:
-        """When the item came that has waited longest."""
+        """Arrival time of the oldest item."""
         return min(queue[0][0] for queue in self._queues.values())
 
     def _drop_empty(self, rank: int) -> None:

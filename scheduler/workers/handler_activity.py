@@ -18,7 +18,7 @@ class HandlerAttempt:
 
 
 class HandlerActivity:
-    """Tells the worker when handlers start and end."""
+    """Reports the start and end of handlers to the worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -45,7 +45,7 @@ class HandlerActivity:
 
 
 def _attempt(work: Work) -> HandlerAttempt | None:
-    """Return the attempt; None for a message that is no event of the sidecar."""
+    """Return the attempt; None for a message that is not an event of the sidecar."""
     event_id, number = work.key
     try:
         parsed_id = str(UUID(event_id))

@@ -1,4 +1,4 @@
-"""Backfill: the occurrences of a range again, each as a job of its own with one run at its original time."""
+"""Backfill: the occurrences of a range again, each as a separate one-shot job at the original time."""
 
 import json
 from datetime import datetime, timedelta

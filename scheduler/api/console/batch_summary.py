@@ -1,4 +1,4 @@
-"""What a bulk action changed, and what has become of it."""
+"""The jobs or runs that a bulk action changed, and their current statuses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "retry": 
 
 
 async def batch_context(site: Site, who: Identity, batch: UUID) -> dict[str, Any]:
-    """Return a bulk action with the present statuses of its jobs or runs. Raises NotFound."""
+    """Return a bulk action with the current statuses of its jobs or runs. Raises NotFound."""
     head = await batch_head(site, who, batch)
     search = site.services.database.search
     entries = await search(lambda at: list_batch(at, str(batch), who.tenant, FOLLOWED))
@@ -60,7 +60,7 @@ def _title(head: BatchHead) -> str:
 
 
 async def _progress(site: Site, entries: Sequence[BatchEntry], head: BatchHead) -> dict[str, Any]:
-    """Return how many of the retried runs have ended, and how; nothing for jobs."""
+    """Count the retried runs by status; empty for jobs."""
     ids = [entry.thing for entry in entries]
     if head.kind != "run" or not ids:
         return {"progress": None, "open": 0}

@@ -1,4 +1,4 @@
-"""The calendar form: days as lines of text, and what a change opens and closes."""
+"""The calendar form: days as lines of text, and the days that a change opens or closes."""
 
 import json
 import re

@@ -7,7 +7,7 @@ from scheduler.views.jobs import request_text
 
 
 def copied_request(job: Job) -> list[tuple[str, str]]:
-    """Return labels and texts; credentials are masked. A copy has no id, so that it makes a new job."""
+    """Return the request in several formats, with labels: without its id, and with credentials masked."""
     fields = json.loads(request_text(job))
     fields.pop("id", None)
     pretty = json.dumps(fields, indent=2, ensure_ascii=False)

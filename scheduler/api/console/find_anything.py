@@ -32,7 +32,7 @@ class Match:
 
 
 async def find(site: Site, who: Identity, text: str) -> list[Match]:
-    """Return what matches a text and the visitor may see; runs first, then jobs, types and calendars."""
+    """Return the matches for a text that the visitor may see; runs first, then jobs, types and calendars."""
     check(who, Permission.READ)
     text = text.strip().replace("\x00", "")[:LONGEST]
     if not text:

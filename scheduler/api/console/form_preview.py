@@ -1,4 +1,4 @@
-"""The preview beside the job form: the next occurrences, and why some are moved or skipped."""
+"""The preview next to the job form: the next occurrences, and why some are moved or skipped."""
 
 import json
 from collections.abc import Mapping, Sequence

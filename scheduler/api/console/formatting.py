@@ -79,7 +79,7 @@ def local(moment: str | datetime | None, zone_name: str | None = None) -> str:
 
 
 def utc_beside(moment: str | datetime, zone_name: str) -> str:
-    """Format a moment in UTC for a place beside its local time: without the date if that is the same."""
+    """Format a moment in UTC to follow its local time; the date is omitted if it is the same."""
     when = instant(moment)
     assert when is not None  # noqa: S101 - of an occurrence
     utc, here = local(when), local_time(when, zone_name if zone_name in zone_names() else "UTC")

@@ -31,7 +31,7 @@ class JobLoad(NamedTuple):
     name: str | None
     job_type: str
     tenant: str
-    hours: Mapping[int, float]  # without those that have none
+    hours: Mapping[int, float]  # only hours with occurrences
 
 
 @dataclass(frozen=True, slots=True)

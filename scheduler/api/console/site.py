@@ -237,7 +237,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
         safe = quote(here, safe="/?&=%-._~:@!$'()*+,;")
         context = {"address": safe}
         return get_site(request).page(request, "again.html", context)
-    # After the login the form is opened again, and the script fills in what was sent.
+    # After the login the form is opened again, and the script restores its content.
     page = here if request.method == "GET" else back(request, "/")
     response = RedirectResponse(_login_address(page), 303, _HEADERS)
     if session.token_of(request) is not None:

@@ -11,7 +11,7 @@ from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, local_
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.postgres.jobs.lists import JobRow
 
-MAX_PLANNED = 1_500  # moved occurrences, one by one; later days count those of the rule
+MAX_PLANNED = 1_500  # occurrences moved one by one; later days count the rule's own occurrences
 _MAX_MERGED = 10
 _AHEAD = timedelta(days=200)
 _MICRO = timedelta(microseconds=1)
@@ -45,7 +45,7 @@ class YearPlan:
         return self.schedule.count(after - _MICRO, until - _MICRO)
 
     def moved_from(self, day: date) -> list[date]:
-        """Return the other days of which occurrences are emitted on this one."""
+        """Return the other days whose occurrences are emitted on this day."""
         return sorted(self.days[day].sources - {day}) if day in self.days else []
 
     def closed(self, day: date) -> str | None:

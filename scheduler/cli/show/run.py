@@ -60,7 +60,7 @@ def explain(report: RunReport) -> list[str]:
 
 
 def _caller(run: Run) -> str:
-    """Return who triggered a run and how, if it is known."""
+    """Return the caller who triggered a run and the source, if known."""
     if run.triggered_by is None:
         return ""
     via, who = run.triggered_by

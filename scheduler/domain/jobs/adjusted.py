@@ -30,11 +30,11 @@ class PlannedJob(SettledJob, Protocol):
 
     @property
     def id(self) -> str:
-        """Its id, on which the jitter depends."""
+        """The job's id, which determines the jitter."""
 
     @property
     def next_run_at(self) -> datetime | None:
-        """When the next occurrence is due."""
+        """The due time of the next occurrence."""
 
     @property
     def nominal_at(self) -> datetime | None:
@@ -173,7 +173,7 @@ def moved_from(occurrence: PlannedOccurrence | None) -> datetime | None:
 def unsettled(planner: Planner, job: SettledJob) -> Iterator[PlannedOccurrence]:
     """Yield the occurrences that were neither emitted nor missed, in the order of due_at.
 
-    The planner is limited to those that were not settled under earlier plans.
+    The planner excludes occurrences that were settled under earlier plans.
     """
     if job.settled_due is not None:
         return planner.after(job.settled_due)
@@ -182,7 +182,7 @@ def unsettled(planner: Planner, job: SettledJob) -> Iterator[PlannedOccurrence]:
 
 
 def next_skip(planner: Planner, after: datetime) -> datetime | None:
-    """Return when to report the next skipped occurrence, or to go on searching for it; None if there is none."""
+    """Return the time to report the next skipped occurrence, or to continue the search; None if there is none."""
     skips, until = planner.calendar_skips(after, END, 1, _MAX_SEARCHED)
     if skips:
         return skips[0]

@@ -84,7 +84,7 @@ def _passed(  # noqa: PLR0917 - a plan and its parts
     job: DueJob, planner: Planner, due: _DueOccurrences, count: int, reason: str,
     following: Sequence[PlannedOccurrence] = (), emits: int | None = None
 ) -> AdjustedPlan:
-    """Pass over the first `count` listed occurrences and all unlisted ones."""
+    """Skip the first `count` listed occurrences and all unlisted ones."""
     passed = due.listed[:count]
     settled = due.listed[: count + (len(due.listed) - count if emits is None else emits)]
     coming = following[0] if following else due.coming

@@ -71,7 +71,7 @@ class Job:
     resumed_at: datetime | None = None
     held_by: str | None = None  # an open run that blocks it (overlap: wait)
     zone_version: str | None = None  # of the zone data that planned it; None if it does not follow a wall clock
-    # Of a job with a calendar, a window or jitter; see adjusted.py and settled.py.
+    # Only for a job with a calendar, a window or jitter; see adjusted.py and settled.py.
     nominal_at: datetime | None = None  # the nominal instant of next_run_at; None if it was not moved
     settled_until: datetime | None = None
     unsettled: tuple[datetime, ...] | None = None
@@ -231,7 +231,7 @@ def zone_version(spec: Spec) -> str | None:
 def _planned_adjusted(
     job: Job, definition: Definition, now: datetime, find: FindEffective, *, other_zones: bool
 ) -> Job:
-    """Return the job with a newer definition, of which the stored or the new one has adjustments."""
+    """Return the job with a newer definition; the stored one, the new one or both have adjustments."""
     stored, spec, settled = job.definition, definition.spec, None
     if stored is not None and job.status is not JobStatus.CANCELLED:
         if same_schedule(stored.spec, spec, other_zones=other_zones):

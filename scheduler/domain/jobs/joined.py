@@ -1,4 +1,4 @@
-"""Occurrences that a new plan moves to an instant at which another was emitted before: they need no event."""
+"""Find occurrences that a new plan moves to the instant of an emitted event: they need no event of their own."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -10,11 +10,11 @@ from scheduler.domain.recurrence.planner import Planner
 from scheduler.domain.recurrence.ranges import Range, common, complement, union
 
 _MAX_COMPARED = 1_000  # occurrences of a day, one by one
-_SAMPLE = 50  # of more: days of a frequent job are alike
+_SAMPLE = 50  # compared instead if there are more: the days of a frequent job look the same
 
 
 def joined(record: Record, before: Planner, after: Planner) -> list[Range]:
-    """Return the nominal instants of unsettled occurrences that come to the instant of an event of `before`."""
+    """Return the nominal instants of unsettled occurrences that move to the instant of an event under `before`."""
     until, ranges = record.settled_until, list[Range]()
     if until is None:
         return ranges
@@ -36,7 +36,7 @@ def joined(record: Record, before: Planner, after: Planner) -> list[Range]:
 def _shifted(
     span: Span, emitted: Callable[[datetime], bool], record: Record, before: Planner
 ) -> Iterator[Range]:
-    """Yield the nominal instants of a span whose moved instants are those of emitted events."""
+    """Yield the nominal instants of a span that move to the instant of an emitted event."""
     nominals = list(islice(span.nominals(), _MAX_COMPARED + 1))
     if len(nominals) <= _MAX_COMPARED:
         yield from ((at, plus(at, MICRO)) for at in nominals if emitted(plus(at, span.shift)))
@@ -48,7 +48,7 @@ def _shifted(
 
 
 def _emitted(span: Span, record: Record, before: Planner) -> list[Range]:
-    """Return the settled instants, among the moved ones of a span, at which `before` left occurrences."""
+    """Return the settled instants among a span's moved instants at which `before` had unmoved occurrences."""
     first, last = span.moved_bounds()
     end = plus(last, MICRO)
     settled = complement(record.ranges or (), first, end)

@@ -76,7 +76,7 @@ def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: 
         coming = schedule.next_after(coming)
     if coming is None or coming > now:
         return _Due(tuple(stepped), len(stepped), coming)
-    later = schedule.count(due_at, now)  # without `due_at`: nothing lies before the first instant of the calendar
+    later = schedule.count(due_at, now)  # without `due_at`: nothing is before the first instant of the calendar
     # Enough to emit 100 and to list the 100 before them.
     newest = [due_at, *schedule.newest(now, 2 * MAX_MISSED, due_at, later)][-2 * MAX_MISSED :]
     return _Due(tuple(newest), later + 1, schedule.next_after(now))

@@ -1,4 +1,4 @@
-"""Take back a cancel: the job continues as it was before."""
+"""Undo a cancel: the job continues as before."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -9,8 +9,7 @@ from scheduler.domain.jobs.job import Job, JobStatus, issued_after_stored
 def reinstated(job: Job, status: JobStatus, next_run_at: datetime | None, now: datetime) -> Job:
     """Return a cancelled job with the status and the next run that it had; another job unchanged.
 
-    Occurrences that passed since the cancel are treated like others that are late. The next replanning computes
-    what else the calendar of the job decides.
+    Occurrences that passed since the cancel are treated as late. The next replanning applies the job's calendar.
     """
     if job.status is not JobStatus.CANCELLED or job.definition is None or not job.stopped:
         return job

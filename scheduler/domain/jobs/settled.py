@@ -1,9 +1,9 @@
-"""Which occurrences of a job were emitted or missed, identified by their nominal instants.
+"""Record the settled occurrences of a job (emitted or missed), by nominal instant.
 
 Under one plan this follows from the plan: an occurrence is settled if it is due up to `settled_due`, or if it is
 skipped and not after `reported_until`. Another plan gives the same occurrences other due times. So a job that is
-planned again keeps a record of what was settled before: every occurrence up to `settled_until`, except those
-strictly inside one of the spans in `unsettled`, whose ends follow each other. Most jobs have no such span.
+planned again keeps a record of its settled occurrences: all up to `settled_until`, except occurrences strictly
+inside a span in `unsettled`, which lists start and end of each span in turn. Most jobs have no such span.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ _POSTPONED = timedelta(seconds=15)
 
 
 class SettledJob(Protocol):
-    """A job with the columns that tell which of its occurrences are settled."""
+    """A job with the columns that record its settled occurrences."""
 
     @property
     def settled_until(self) -> datetime | None:
@@ -32,7 +32,7 @@ class SettledJob(Protocol):
 
     @property
     def unsettled(self) -> tuple[datetime, ...] | None:
-        """Spans before it, whose occurrences were not."""
+        """Spans before `settled_until` whose occurrences were not settled: start, end, start, end …"""
 
     @property
     def settled_due(self) -> datetime | None:
@@ -44,11 +44,11 @@ class SettledJob(Protocol):
 
     @property
     def skip_at(self) -> datetime | None:
-        """When to report the next ones."""
+        """The time to report the next skipped occurrences."""
 
 
 class Record(NamedTuple):
-    """The settled occurrences, whatever the plan."""
+    """The settled occurrences, under any plan."""
 
     settled_until: datetime | None = None
     unsettled: tuple[datetime, ...] | None = None
@@ -60,7 +60,7 @@ class Record(NamedTuple):
 
     @property
     def ranges(self) -> list[Range] | None:
-        """Return the nominal instants of the occurrences that are not settled; None: all are not."""
+        """Return the nominal instants of the unsettled occurrences; None if no occurrence is settled."""
         if self.settled_until is None:
             return None
         ranges = [(plus(after, MICRO), before) for after, before in _pairs(self.unsettled or ())]
@@ -75,7 +75,7 @@ class Record(NamedTuple):
         return index % 2 == 0 or ends[index] == nominal
 
     def including(self, ranges: Sequence[Range], schedule: Schedule) -> "Record":
-        """Return the record with more settled occurrences, if it has any."""
+        """Return the record with the occurrences in `ranges` added; an empty record is unchanged."""
         if self.settled_until is None or self.start is None or not ranges:
             return self
         end = max(plus(self.settled_until, MICRO), ranges[-1][1])
@@ -84,12 +84,12 @@ class Record(NamedTuple):
 
 
 def stored_record(job: SettledJob) -> Record:
-    """Return what was settled under earlier plans."""
+    """Return the record of occurrences settled under earlier plans."""
     return Record(job.settled_until, job.unsettled)
 
 
 def settled_record(job: SettledJob, planner: Planner, now: datetime) -> Record:
-    """Return what is settled under the plan of `planner` and the earlier ones."""
+    """Return the record of occurrences settled under the plan of `planner` or an earlier one."""
     stored = stored_record(job)
     marks = [mark for mark in (job.settled_until, job.reported_until) if mark is not None]
     if job.settled_due is not None:

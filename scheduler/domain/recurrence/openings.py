@@ -43,7 +43,7 @@ class Openings(Hours):
         return self.clock.to_utc((day - MAX_MOVE_DAYS) * DAY)
 
     def next_midnight(self, second: int) -> int:
-        """Return the next instant at which the opening to wait for can change although none comes before."""
+        """Return the next local midnight: the earliest time at which another opening may come into reach."""
         today = (second + near(self.clock, second).low) // DAY
         midnights = (self.clock.to_utc(day * DAY) for day in range(today, today + 4))
         return next(midnight for midnight in midnights if midnight > second)
@@ -58,7 +58,7 @@ class Openings(Hours):
         return plus(start, -EARLIEST)
 
     def next_candidate(self, second: int) -> datetime:
-        """Return the next instant whose occurrences may be emitted, after one without an opening in time."""
+        """Return the next instant whose occurrences may be emitted, after an instant with no opening in time."""
         calendar, window = self.calendar, self.window
         if calendar is None:
             return END

@@ -93,7 +93,7 @@ class _Group:
 
 
 class Part(NamedTuple):
-    """Occurrences that a window treats alike."""
+    """Occurrences to which a window does the same: it keeps all, or moves all to one opening."""
 
     span: Span
     opening: datetime | None  # which all of them wait for; None: they are inside the window
@@ -229,12 +229,12 @@ class Planner:
         return None if moved is None else self._in_window(moved)
 
     def due_of(self, nominal: datetime) -> datetime | None:
-        """Return when an occurrence is due, perhaps merged into another; None if it is skipped."""
+        """Return the due time of an occurrence, which may be merged into another; None if it is skipped."""
         planned = self.planned_of(nominal)
         return planned if planned is None or self._job_id is None else self._occurrence(planned).due_at
 
     def parts(self, spans: Iterable[Span]) -> Iterator[Part]:
-        """Yield the occurrences of spans by what the window does with them, without the skipped ones."""
+        """Split spans by the effect of the window; skipped occurrences are omitted."""
         hours = self._hours
         if hours is None:
             yield from (Part(span, None) for span in spans)

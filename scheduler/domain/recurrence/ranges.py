@@ -37,7 +37,7 @@ def common(one: Iterable[Range], other: Sequence[Range]) -> list[Range]:
 
 
 def complement(ranges: Iterable[Range], first: datetime, end: datetime) -> list[Range]:
-    """Return what a set lacks from `first` up to `end`."""
+    """Return the instants from `first` up to `end` that are not in a set."""
     missing = []
     for low, high in ranges:
         if low > first:

@@ -1,6 +1,6 @@
 """Bounds of the nominal instants that a calendar moves to an instant, and of the instants it moves them to.
 
-A calendar keeps the order of days, but not that of the instants on them: Saturday at 20:00 moved to Monday is
+A calendar keeps the order of days, but not the order of the instants on them: Saturday at 20:00 moved to Monday is
 later than Sunday at 09:00 moved to Monday.
 """
 

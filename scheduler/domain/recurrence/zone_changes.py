@@ -1,4 +1,4 @@
-"""Differences between two versions of the zone data that matter to schedules: those of the next five years."""
+"""Differences between two versions of the zone data that matter to schedules, over the next five years."""
 
 from datetime import datetime, timedelta
 

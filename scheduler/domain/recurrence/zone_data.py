@@ -1,4 +1,4 @@
-"""Compiled zone files of the `tzdata` package, of a directory that replaces some of them, or of another version.
+"""Compiled zone files from the `tzdata` package, a directory that replaces some of them, or another version.
 
 Every process uses one set, so that all replicas agree regardless of their operating systems.
 """

@@ -1,4 +1,4 @@
-"""Markers in scheduler_results: they tell a producer that all earlier results were read."""
+"""Markers in scheduler_results: they show a producer that all earlier results were read."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -53,7 +53,7 @@ def url_has_masks(url: str) -> bool:
 
 
 def unmask_values(values: Mapping[str, str], before: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return the values with masks replaced by those of `before`. Raises Rejected, which names the field."""
+    """Return the values, with masks replaced by the values in `before`. Raises Rejected, which names the field."""
     stored = {name.lower(): value for name, value in before.items()}
     return {
         name: stored.get(name.lower()) or _missing(field, name) if is_masked(name, value) else value

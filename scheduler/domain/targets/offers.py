@@ -1,4 +1,4 @@
-"""What workers announce that they can do, and work that no worker can do."""
+"""Offers of workers, and work that no worker offers to do."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from scheduler.domain.targets.pools import in_pool, split_pool
 from scheduler.domain.targets.target import target_of_key
 
-# The error of a webhook that its worker may not call begins so; another worker may be allowed to.
+# Prefix of the error if a worker may not call a webhook's address; another worker may be allowed to.
 REFUSED = "refused: "
 
 

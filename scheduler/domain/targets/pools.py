@@ -6,7 +6,7 @@ from pydantic import Field
 
 POOL_PATTERN = r"[A-Za-z0-9_-]{1,100}"
 DEFAULT_POOL = "default"  # the unnamed pool
-# Priorities whose work has queues of its own in each pool, with their rank; all other work has rank 1.
+# Priorities with separate queues in each pool, with their rank; all other work has rank 1.
 CLASS_RANKS = {"high": 0, "low": 2}
 NORMAL_RANK = 1
 Pool = Annotated[str, Field(strict=True, pattern=rf"^{POOL_PATTERN}$")]

@@ -1,4 +1,4 @@
-"""The target of a job, and the registry of its kinds: the fields of Target."""
+"""The target of a job. The fields of Target are the registry of target kinds."""
 
 import json
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def target_of_key(key: str) -> type[WorkTarget] | None:
 
 
 def class_key(key: str, priority: str | None) -> str | None:
-    """Return the routing key of work whose priority has queues of its own, from its key; None for other work."""
+    """Return the routing key of a priority's separate queue; None if the priority has none."""
     if priority not in CLASS_RANKS or (target := target_of_key(key)) is None:
         return None
     prefix = target.key if target.by_name else ""

@@ -73,7 +73,7 @@ _UNDEFINED = tuple(({"payload": "{}"} | DEFAULTS).get(name) for name in (*_DEFIN
 
 
 def read(row: Sequence[Any]) -> Job:
-    """Return the job of a row selected by SELECTED, whose order is that of the classes' fields."""
+    """Return the job of a row selected by SELECTED, whose columns have the order of the classes' fields."""
     definition = None
     if row[_JOB_TYPE] is not None:
         spec = _Spec(*row[_ASKED_END:_SPEC_END])

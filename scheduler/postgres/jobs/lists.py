@@ -124,7 +124,7 @@ class JobFilter:
 
     @property
     def newest(self) -> str:
-        """The query for the newest matching jobs, by index whatever their share of all jobs."""
+        """The query for the newest matching jobs, by index, regardless of their share of all jobs."""
         if self.by is not None:
             return _NEWEST_BY[self.by]
         return _NEWEST if self.q is None else _FOUND

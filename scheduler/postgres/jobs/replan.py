@@ -14,7 +14,7 @@ _LOCK = query("replan/lock", selected=SELECTED_OF_PLAN)
 
 
 def lock_jobs(cursor: Cursor, ids: Sequence[str]) -> list[Job]:
-    """Return those of these jobs that are not due and not locked, without payload and target; lock them."""
+    """Lock the jobs that are neither due nor locked, and return them without payload and target."""
     cursor.execute(_LOCK, {"ids": array(ids)})
     return [read(row) for row in cursor.fetchall()]
 

@@ -57,7 +57,7 @@ class JobReport:
 
     @property
     def due_at(self) -> datetime | None:
-        """The due_at of the next event: that of the oldest trigger or of the next run."""
+        """The due_at of the next event: the oldest trigger or the next run."""
         if self.triggers and self.trigger_at is not None:
             return min(self.triggers[0], self.trigger_at)
         return self.next_run_at

@@ -89,7 +89,7 @@ SELECTED_FOR_RESULT = ", ".join(
 _MARKED_COLUMNS_FOR_RESULT = _MARKED | {name: f"NULL AS {name}" for name in _UNUSED_BY_RESULT}
 MARKED_FOR_RESULT = ", ".join(_MARKED_COLUMNS_FOR_RESULT.get(name) or selected([name]) for name in COLUMNS)
 
-# For lists: without event and output, which may be large; of the attempts only the times of the last.
+# For lists: without event and output, which may be large, and with only the last attempt's times.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",
                      "attempts": query("runs/last_attempt_times")}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)

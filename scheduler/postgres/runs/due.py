@@ -66,7 +66,7 @@ def settle(session: ClaimSession, settlement: RunSettlement) -> None:
 
 
 def live_offers(session: ClaimSession) -> frozenset[str]:
-    """Return what live workers offer."""
+    """Return the offers of live workers."""
     return frozenset(offer for _, offers in session.query(*LIVE_OFFERS) for offer in offers)
 
 

@@ -109,7 +109,7 @@ def find_with(cursor: Cursor, event_id: str) -> Run | None:
 
 
 def names_of_runs(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
-    """Return the names of the jobs of runs, by event id; without those that have no name."""
+    """Return the names of the jobs of runs, by event id; unnamed jobs are omitted."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("runs/job_names"), {"ids": list(event_ids)})
         return dict(cursor.fetchall())

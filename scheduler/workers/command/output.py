@@ -1,4 +1,4 @@
-"""Format the output of a command for people, within the size limit of a result."""
+"""Format the output of a command for readers, within the size limit of a result."""
 
 import json
 from collections.abc import Mapping

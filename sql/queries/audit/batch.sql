@@ -1,5 +1,5 @@
--- What a bulk action changed, oldest first: the thing, the action, and the fields as they were. `standing`: nothing has
--- changed the thing since; a trigger changes nothing.
+-- Return the entries of a bulk action, oldest first: job or run, action, and the fields before it. `standing`: no later
+-- entry has changed the job or run; a trigger changes nothing.
 SELECT ours.id, ours.thing, ours.tenant, ours.kind, ours.action, ours.before,
        NOT EXISTS (SELECT FROM audit AS later
                    WHERE later.thing = ours.thing AND (later.at, later.id) > (ours.at, ours.id)

@@ -1,2 +1,2 @@
--- Acquire the table locks that settling needs, not those of partitions, without waiting.
+-- Acquire the table locks that settling needs, without waiting; partitions are not locked.
 LOCK TABLE ONLY {tables} IN ROW EXCLUSIVE MODE NOWAIT;

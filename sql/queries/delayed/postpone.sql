@@ -1,4 +1,4 @@
--- Postpone messages that the broker rejected, and store since when they have been unroutable.
+-- Postpone messages that the broker rejected, and store the time from which they have been unroutable.
 UPDATE delayed_messages
 SET retries = retries + 1, wake_at = clock_timestamp() + make_interval(secs => delay), problem = why,
     unroutable_at = CASE WHEN unroutable THEN coalesce(unroutable_at, clock_timestamp()) END

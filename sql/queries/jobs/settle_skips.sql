@@ -1,4 +1,4 @@
--- Store up to where skipped occurrences are reported. A job is done if nothing of its schedule is left.
+-- Store the instant up to which skipped occurrences are reported. A job is done if its schedule has none left.
 UPDATE jobs
 SET reported_until = reported, skip_at = next_skip,
     status = CASE WHEN next_skip IS NULL AND next_run_at IS NULL AND cardinality(triggers) = 0 THEN 'done' ELSE status END,

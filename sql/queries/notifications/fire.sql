@@ -1,4 +1,4 @@
--- Record problems; one that is known already, and not over, stays as it is.
+-- Record problems; one that is already recorded and not resolved is unchanged.
 INSERT INTO notifications (key, kind, subject, tenant, firing, since)
 SELECT kind || ':' || coalesce(tenant || ':', '') || subject, kind, subject, tenant, true, since
 FROM unnest(%(kinds)s::text[], %(subjects)s::text[], %(tenants)s::text[], %(sinces)s::timestamptz[])

@@ -1,4 +1,4 @@
--- The statuses of these runs; that of an open run comes before that of a finished one.
+-- Return the statuses of these runs; an open run takes precedence over a finished one.
 SELECT DISTINCT ON (event_id) event_id::text, status::text
 FROM (SELECT event_id, status, 0 AS rank FROM runs WHERE event_id = ANY(%(ids)s::uuid[])
       UNION ALL

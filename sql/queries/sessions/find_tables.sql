@@ -1,4 +1,4 @@
--- Return those of the schemas that have our table of migrations: by name and columns, and if this role may read it.
+-- Return the schemas that contain our table of migrations, by name and columns, and whether this role may read it.
 SELECT nspname::text
 FROM pg_namespace
 JOIN pg_class ON relnamespace = pg_namespace.oid

@@ -73,7 +73,7 @@ def audit_rows(entries: Iterable[AuditView]) -> list[dict[str, Any]]:
 
 
 def field_changes(before: Any, after: Any) -> list[tuple[str, str, str]]:
-    """Return the fields that differ, with both values as short texts."""
+    """Return the fields that differ, with both values as short strings."""
     old, new = (value if isinstance(value, dict) else {} for value in (before, after))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return [(name, _short(old.get(name)), _short(new.get(name))) for name in names]

@@ -61,7 +61,7 @@ async def selected_jobs(request: Request, site: SiteParam, who: Visitor, form: F
 
 @router.get("/bulk/{batch}")
 async def bulk_page(request: Request, site: SiteParam, who: Visitor, batch: UUID) -> Response:
-    """Show what a bulk action changed, and what has become of it."""
+    """Show the jobs or runs that a bulk action changed, with their current statuses."""
     context = await batch_context(site, who, batch)
     page = "runs" if context["of_runs"] else "jobs"
     return site.page(request, "bulk.html", context | {"who": who, "page": page})
@@ -75,7 +75,7 @@ async def bulk_progress(request: Request, site: SiteParam, who: Visitor, batch: 
 
 @router.post("/bulk/{batch}/undo")
 async def undo(request: Request, site: SiteParam, who: Visitor, form: Form, batch: UUID) -> Response:
-    """Undo a bulk action for the jobs that nothing has changed since."""
+    """Undo a bulk action for the jobs that have not changed since."""
     check(who, Permission.WRITE)
     head = await batch_head(site, who, batch)
     note = note_of(form)

@@ -42,7 +42,7 @@ def _page(
 
 @router.post("/calendar/import")
 async def import_file(request: Request, site: SiteParam, who: Visitor, form: Form) -> Response:
-    """Show what a file would change; save it if the visitor has seen that."""
+    """Show the changes of a file; save it if the visitor has seen them."""
     check(who, Permission.WRITE)
     name, owner = form.get("name", "").strip(), form.get("tenant") or who.tenant or "default"
     try:

@@ -44,7 +44,7 @@ async def calendars_page(request: Request, site: SiteParam, who: Visitor, after:
 
 
 def row_context(who: Identity, view: CalendarView) -> dict[str, Any]:
-    """Return a calendar with its address and what is said of its end."""
+    """Return a calendar with its address and its expiry notice."""
     days = None if view.valid_until is None else (date.fromisoformat(view.valid_until) - _today()).days
     expiry = None
     if days is not None and days < 0:

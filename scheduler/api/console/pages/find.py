@@ -11,7 +11,7 @@ router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 
 @router.get("/find")
 async def find_page(request: Request, site: SiteParam, who: Visitor, q: str = "", runs: str = "") -> Response:
-    """Show what matches; a single match is opened."""
+    """Show the matches; redirect to a single match."""
     matches = await find(site, who, q)
     if len(matches) == 1 and not runs:
         return redirect_to(matches[0].href)

@@ -58,7 +58,7 @@ async def _audit(site: Site, who: Identity, job_id: UUID) -> list[dict[str, Any]
 
 
 async def _pause(site: Site, who: Identity, row: JobRow) -> StatusChange | None:
-    """Return who paused a paused job, when and why, None if that is not known."""
+    """Return the change that paused a paused job; None if it is unknown."""
     if row.job.status is not JobStatus.PAUSED:
         return None
     changes = await site.services.reads.status_changes(who, row.job, datetime.now(UTC) + timedelta(minutes=1))

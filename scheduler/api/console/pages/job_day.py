@@ -84,7 +84,7 @@ def _rows(
 
 
 def _state(job: JobView, at: datetime, statuses: list[StatusChange], now: datetime, *, skipped: bool) -> str:
-    """Return what is known of an occurrence without a run."""
+    """Return the state of an occurrence without a run."""
     if skipped:
         return "skipped"
     if at >= now:

@@ -131,7 +131,7 @@ async def new_page(request: Request, site: SiteParam, who: Visitor) -> Response:
 
 
 def _copied(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of a copy: it has its own name and starts anew."""
+    """Return the values of a copy: it has a new name and no start."""
     copy = dict(values) | {"starts": ""}
     return copy | ({"name": f"{copy['name']} (copy)"[:200]} if copy.get("name") else {})
 
@@ -237,7 +237,7 @@ async def _save(site: Site, who: Identity, read: ParsedForm, job_id: UUID | None
 
 
 async def _payload_problems(site: Site, who: Identity, read: ParsedForm) -> dict[str, str]:
-    """Return what the handlers of the type would not read; only for jobs without a target."""
+    """Return the payload fields that the type's handlers would reject; only for jobs without a target."""
     job_type, payload = read.fields.get("job_type"), read.fields.get("payload")
     if not job_type or "target" in read.fields or "payload" in read.problems:
         return {}

@@ -34,7 +34,7 @@ async def versions_page(
 
 
 def _rows(page: Page[JobVersionView]) -> list[dict[str, Any]]:
-    """Return the versions with their changes; of the last one, its predecessor is on the next page."""
+    """Return the versions with their changes; the predecessor of the last one is on the next page."""
     requests = [_request(version) for version in page.items]
     before = [*requests[1:], None]
     return [

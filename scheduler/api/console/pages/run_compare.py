@@ -19,7 +19,7 @@ _OTHERS = 20
 
 @router.get("/runs/{event_id}/compare")
 async def compare_page(request: Request, site: SiteParam, who: Visitor, event_id: UUID) -> Response:
-    """Show a run beside another one, by default the last success before it."""
+    """Compare a run with another one, by default the last success before it."""
     run = await site.services.reads.run_row(who, event_id)
     about = run.known_occurrence
     chosen = request.query_params.get("with", "")
