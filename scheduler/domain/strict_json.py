@@ -27,7 +27,7 @@ _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # A text may have this many arrays and objects, and a long one an array or object for this many characters.
 _FEW, _SPARSE = 20_000, 5
 # Python's own limit depends on its version. A text this deep has at least twice as many characters.
-MAX_DEPTH = 900
+MAX_DEPTH = 950
 _NO_BRACKETS = re.compile(r"[^][{}]+")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 # Longer texts are parsed without a Python call per object, which takes longer for a short one.

@@ -8,6 +8,8 @@ import pytest
 from endpoints import answer, endpoint
 from support import DEADLINE, until, utc
 
+from scheduler.dev.servers.vhosts import name_of
+
 LOW, MAX_BEFORE = 30, 10  # calls that may begin while the worker reads a delivery
 
 
@@ -89,9 +91,14 @@ while (folder / "go").stat().st_size < number and time.monotonic() < deadline:
 
 
 @pytest.mark.parametrize("tenants", [["default"], ["*"]], ids=["one-tenant", "shared"])
-def test_a_high_command_overtakes_low_ones_that_wait(sidecar, host, tmp_path, tenants):
+def test_a_high_command_overtakes_low_ones_that_wait(stack, sidecar, host, tmp_path, tenants):
+    if stack.rabbitmq is None:
+        pytest.skip("needs a private broker")
     sidecar.up()
     sidecar.start("worker", "--only", "commands", SCHEDULER_COMMANDS_FILE=commands(tmp_path, tenants)).ready()
+    listing = ("list_bindings", "-q", "-p", name_of(sidecar.env["AMQP_URL"]), "--no-table-headers", "routing_key")
+    keys = {"command.note", "command.note.default.low", "command.note.default.high"}
+    until(lambda: keys <= set(stack.rabbitmq.ctl(*listing).split()), "the worker's queues to be bound")
 
     def request(priority):
         return requested(host, priority, target={"command": {"name": "note", "arguments": [str(priority)]}})

@@ -96,12 +96,13 @@ def test_a_cancelled_manual_job_is_requested_anew():
     assert len(sidecar.due()) == 1
 
 
-def test_a_dropped_trigger_leaves_a_manual_job_pending():
+def test_a_waiting_trigger_is_emitted_when_a_newer_request_resumes_a_manual_job():
     sidecar, job = Sidecar(START), uuid4()
     send(sidecar, job, manual=True, paused=True)
     sidecar.trigger(job)
     send(sidecar, job, manual=True, payload={"n": 2}, paused=False)  # newer than the trigger
-    assert (sidecar.job(job).status, sidecar.due()) == (JobStatus.PENDING, [])
+    [due] = sidecar.due()
+    assert (sidecar.job(job).status, due.payload) == (JobStatus.PENDING, {"n": 2})
 
 
 def test_the_client_takes_the_fields_as_keywords():
