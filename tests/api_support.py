@@ -69,7 +69,7 @@ class Api:
         return self._answer(urllib.request.Request(url, data, given, method=method))
 
     def page(self, path: str) -> str:
-        """Return a page of the console; it must exist."""
+        """Return a console page; it must exist."""
         found = self._answer(urllib.request.Request(self.url + path, headers={"Cookie": f"{COOKIE}={self.token}"}))
         assert found.status == 200, (path, found.body)
         return found.body.decode()

@@ -13,7 +13,7 @@
 #
 # WORKER_POOLS are the named pools whose webhooks scheduler_worker may call: it may declare, bind and read their queues
 # scheduler_webhooks.POOL. Commands need no entry: a worker's user may declare the queues of commands in every pool.
-# Work of high and low priority has queues of its own in each pool: scheduler_webhooks.POOL.high and .low; the unnamed
+# Work of high and low priority has separate queues in each pool: scheduler_webhooks.POOL.high and .low; the unnamed
 # pool is called default there.
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set

@@ -1,4 +1,4 @@
-"""The tables are in a separate Postgres schema; those of release 0.2 stay in `public` until they are moved."""
+"""The tables are in a separate Postgres schema; tables of release 0.2 stay in `public` until they are moved."""
 
 import json
 import secrets

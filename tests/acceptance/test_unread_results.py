@@ -147,7 +147,7 @@ def behind(stack, database_url, amqp_url):
 
 
 def begun_before_an_outage(up, host, stack):
-    """Have a worker begin an event, and wait until its report cannot be delivered again."""
+    """Begin an event, and wait until its report cannot be delivered again."""
     event = begun(up, host)
     vhost = up.env["AMQP_URL"].rpartition("/")[2]
     listing = ("list_queues", "-q", "-p", vhost, "--no-table-headers", "messages_unacknowledged")

@@ -1,4 +1,4 @@
--- Record the jobs whose run has died, once until the job succeeds again. The runs of the last minutes are read again: a
+-- Record the jobs whose run has died, once until the job succeeds again. Runs from the last minutes are included again: a
 -- run that died earlier may be committed later. Of each tenant a limited number in an hour is recorded; one more
 -- notification, whose subject is their number, stands for the others.
 WITH place AS (

@@ -1,4 +1,4 @@
--- Count the jobs that wait to be planned again.
+-- Count the jobs to be planned again.
 SELECT count(*)
 FROM unnest(%(zones)s::text[], %(versions)s::text[]) AS outdated (zone, version)
 JOIN jobs ON timezone COLLATE "C" = zone COLLATE "C" AND coalesce(zone_version, '') = version COLLATE "C"

@@ -29,7 +29,7 @@ def test_a_job_is_created_shown_replaced_and_cancelled(api):
     assert old.status == 412
     new = api.ask("DELETE", f"/jobs/{job['id']}", headers={"If-Match": put.headers["ETag"]})
     assert (new.status, new.json["status"]) == (200, "cancelled")
-    # POST creates jobs and changes none, not even a cancelled one. PUT starts it anew.
+    # POST creates jobs and changes none, not even a cancelled one. PUT starts it again.
     wanted = {"job_type": "another", "cron": "0 9 * * *"}
     again = api.post("/jobs", wanted | {"id": job["id"]})
     assert (again.status, again.json["status"]) == (200, "cancelled")

@@ -1,4 +1,4 @@
-"""Every page of the console in a real browser: in both themes, on a phone, and without scripts."""
+"""Every console page in a real browser: in both themes, on a phone, and without scripts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The command line in a process of its own."""
+"""The command line in a separate process."""
 
 import subprocess
 import sys

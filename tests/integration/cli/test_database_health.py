@@ -1,4 +1,4 @@
-"""`scheduler health --database` names settings of the server that should be changed, and what they cost."""
+"""`scheduler health --database` names settings of the server that should be changed, and their cost."""
 
 import json
 import os

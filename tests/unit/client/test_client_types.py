@@ -50,7 +50,7 @@ def check(folder, code):
     (folder / "host.py").write_text(code)
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--no-error-summary",
                f"--cache-dir={folder}/cache"]  # another mypy may be using that of the checkout
-    # In a process of its own: mypy raises the recursion limit and changes the garbage collection of its process.
+    # In a separate process: mypy raises the recursion limit and changes the garbage collection of its process.
     done = subprocess.run([sys.executable, "-m", "mypy", *options, str(folder / "host.py")], check=False,
                           capture_output=True, text=True)
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""A cancel that is taken back."""
+"""A cancel that is undone."""
 
 import json
 from datetime import UTC, datetime, timedelta

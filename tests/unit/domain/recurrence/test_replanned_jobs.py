@@ -69,7 +69,7 @@ requests = st.fixed_dictionaries({
 
 
 class Occurrences(RuleBasedStateMachine):
-    """One job, and what a host would see of it."""
+    """One job, and the events that a host would receive."""
 
     zones_change = True
 
